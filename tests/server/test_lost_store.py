@@ -19,7 +19,7 @@ from server.daemons import ServeProcess
 
 pytestmark = pytest.mark.rest
 
-LOST = "The store was deleted, replaced or cut short under the daemon: nothing more is accepted."
+LOST = "The store was deleted, replaced or truncated while the daemon was running: nothing more is accepted."
 
 
 async def unhealthy(daemon: ServeProcess) -> Any:

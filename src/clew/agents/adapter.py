@@ -24,6 +24,8 @@ from clew.core.thread import Permissions, Trust
 if TYPE_CHECKING:
     from clew.core.branching.edits import FileEdit
 
+OUTPUT_CHARS = 2_000  # how much of a tool's output an event keeps; all of it is in the session's file
+
 
 class Binary(Record):
     """An agent's executable, and how it was found."""

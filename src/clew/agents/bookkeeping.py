@@ -12,7 +12,7 @@ from typing import Any
 
 
 def only_bookkeeping(path: Path, since: int, is_bookkeeping: Callable[[dict[str, Any]], bool]) -> bool:
-    """`is_bookkeeping` is true of all lines after byte `since`. Raises OSError."""
+    """Whether `is_bookkeeping` is true for every line after byte `since`. Raises OSError."""
     with path.open("rb") as file:
         file.seek(since)
         added = file.read()
@@ -20,7 +20,7 @@ def only_bookkeeping(path: Path, since: int, is_bookkeeping: Callable[[dict[str,
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
-    """None: it is not an object, or has a duplicate key: parsers differ in which of the two values they take."""
+    """None: the line is not an object, or it has a duplicate key, for which parsers may take either value."""
     try:
         return json.loads(line, object_pairs_hook=_without_duplicates) if line.startswith(b"{") else None
     except (ValueError, RecursionError):

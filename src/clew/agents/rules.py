@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-MAX_FOLDERS = 50  # searched in a folder of rules
+MAX_FOLDERS = 50  # how many are searched below a folder of rules
 
 
 def rule_files(folder: Path, *names: str) -> Iterator[Path]:
-    """Those of the names that are files with content in the folder. A link counts, wherever it points."""
+    """The files of these names in the folder, if they are not empty. A link counts, wherever it points."""
     for path in (folder / name for name in names):
         found = _stat(path)
         if found is not None and (stat.S_ISLNK(found.st_mode) or (stat.S_ISREG(found.st_mode) and found.st_size > 0)):
@@ -20,13 +20,13 @@ def rule_files(folder: Path, *names: str) -> Iterator[Path]:
 
 
 def is_folder(path: Path) -> bool:
-    """It is a folder, and not a link to one."""
+    """Whether it is a folder, and not a link to one."""
     found = _stat(path)
     return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 def holds_markdown(folder: Path) -> bool:
-    """There is a Markdown file in the folder or below it."""
+    """Whether there is a Markdown file in the folder or below it."""
     return any(name.endswith(".md") for _, _, names in islice(os.walk(folder), MAX_FOLDERS) for name in names)
 
 

@@ -1,1 +1,1 @@
-"""HTTP: what `clew serve` answers. Maps records to JSON and errors to status codes; has no domain rules of its own."""
+"""The HTTP server of `clew serve`. It maps records to JSON and errors to status codes, and has no domain rules."""

@@ -1,4 +1,4 @@
-"""What routes use: the client, the allowed roots, and the state that a daemon's connections share."""
+"""What the routes get by dependency injection: the client, the allowed roots, and the state that connections share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _working_directory() -> str | None:
 
 
 class SharedState:
-    """One per daemon."""
+    """The state that all connections of one daemon share."""
 
     def __init__(self, client: Client, roots: AllowedRoots) -> None:
         self.client = client
@@ -41,7 +41,7 @@ class SharedState:
         self.health = HealthCheck(client)
         self.encoder = EventEncoder()
         self.send_buffers = SendBuffers()
-        self.daemon_id = secrets.token_hex(8)  # changes with a restart
+        self.daemon_id = secrets.token_hex(8)  # another one after each restart
         self.closing = asyncio.Event()
         self.listeners = 0  # clients that follow events
 

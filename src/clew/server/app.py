@@ -15,13 +15,11 @@ from starlette.types import ASGIApp
 
 from clew import __version__
 from clew.api.client import Client
-from clew.errors import ClewError
 from clew.server import routes
 from clew.server.access import SharedState
 from clew.server.live import websocket
 from clew.server.models import openapi, problems
 from clew.server.models.json_body import json_response
-from clew.server.models.problems import log
 from clew.server.routes.page import methods_of, page_router
 from clew.server.security.access_policy import AccessPolicy
 from clew.server.security.body_limits import max_body_bytes
@@ -30,11 +28,11 @@ from clew.server.security.idempotency import Idempotency
 from clew.server.security.roots import AllowedRoots
 from clew.server.security.token import OneTimeCode
 
-RECOVER_EVERY_S = 5.0  # how soon the runs of another process that died are ended
+RECOVER_EVERY_S = 5.0  # how often the runs of processes that died are ended
 
 
 class App:
-    """`shared.closing` is set first when the daemon ends, so that clients that follow events are disconnected."""
+    """When the daemon ends, `shared.closing` is set first, so that clients that follow events are disconnected."""
 
     def __init__(
         self,
@@ -52,7 +50,7 @@ class App:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Takes up queued runs of a daemon that died, now and periodically; notifies subscribers; watches the store."""
+        """The background tasks: they start queued runs of daemons that died, notify subscribers and watch the store."""
         shared = self.shared
         await _take_up_runs(shared)
         work = (shared.hub.run(), _recover_periodically(shared), shared.health.watch())
@@ -105,12 +103,7 @@ async def _recover_periodically(shared: SharedState) -> None:
 
 
 async def _take_up_runs(shared: SharedState, *, recover: bool = False) -> None:
-    """A failure keeps the daemon neither from serving nor from trying again later."""
-    try:
+    with problems.failures_logged("the runs that other processes left could not be started"):
         if recover:
             await shared.client.engine.recover()
         await shared.client.take_up(shared.roots.may_run)
-    except ClewError as error:
-        log.warning("the runs that other processes left could not be taken up: %s", error.code)
-    except Exception as error:  # noqa: BLE001 - the next try may succeed, and the page works meanwhile
-        problems.log_unexpected(error, "the runs that other processes left could not be taken up")

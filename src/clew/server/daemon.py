@@ -34,10 +34,10 @@ from clew.server.security.token import Credentials, OneTimeCode
 from clew.server.worker import daemon_work, running_worker
 from clew.web import STATIC
 
-ONE_TIME_CODE_S = 60.0  # the time that a browser may take to start
-GRACE_S = 5  # for answers that are being sent; runs have their own
-STUCK_S = 2.0  # a client that has read nothing for so long is not waited for when the daemon ends
-MAX_MESSAGE_BYTES = 256 * 1024  # of a page's WebSocket
+ONE_TIME_CODE_S = 60.0  # how long the code is valid: a browser may start slowly
+GRACE_S = 5  # at shutdown, for answers that are being sent; runs have a time limit of their own
+STUCK_S = 2.0  # at shutdown, a client that has read nothing for this long is disconnected at once
+MAX_MESSAGE_BYTES = 256 * 1024  # of a message that a page sends over its WebSocket
 HEAD_BYTES = 64 * 1024
 WILDCARDS = ("", "0.0.0.0", "::")
 
@@ -79,7 +79,7 @@ class Address(Record):
 def bind(address: Address, *, new_token: bool = False) -> socket.socket:
     """A listening socket. Raises UsageError when the address cannot be used.
 
-    `new_token`: another token was asked for; the error says that none is made.
+    `new_token`: the user asked for a new token, so the error says that the token is unchanged.
     """
     address.check()
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
@@ -118,7 +118,7 @@ def _bind_error(address: Address, error: OSError, new_token: bool) -> UsageError
 
 
 class DaemonServer(uvicorn.Server):
-    """Ends as docs/http.md says: gracefully and with 0, or at once at the second SIGINT."""
+    """Shuts down as docs/http.md says: gracefully with exit code 0, or at once after a second SIGINT."""
 
     def __init__(self, config: uvicorn.Config, app: App, started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -130,12 +130,12 @@ class DaemonServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or ():
-            listening.listen(MAX_CONNECTIONS)  # `backlog` only limits how many are accepted at once
+            listening.listen(MAX_CONNECTIONS)  # uvicorn's `backlog` only limits how many are accepted at once
         self._watching = asyncio.create_task(self._slow_clients.run())
         self._started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """A client that does not read neither delays the shutdown nor causes a log line."""
+        """A client that does not read its answer neither delays the shutdown nor causes a log line."""
         loop = asyncio.get_running_loop()
         self._slow_clients.end(loop.time(), stuck_s=STUCK_S)
         last = loop.call_later(GRACE_S - 1, self._abort_unsent)
@@ -151,14 +151,14 @@ class DaemonServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn's own raises the signal again at the end: the exit code would be that of a killed process."""
+        """uvicorn's method raises the signal again at the end, so the exit code would be that of a killed process."""
         loop = asyncio.get_running_loop()
         for each in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(each, self._on_signal, each)
         try:
             yield
         finally:
-            # Now the runs are being stopped; SIGINT still ends the process for a person who does not want to wait.
+            # The runs are being stopped now. SIGINT ends the process at once, for a person who does not want to wait.
             loop.remove_signal_handler(signal.SIGTERM)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             loop.add_signal_handler(signal.SIGINT, os._exit, Cancelled.exit_code)
@@ -179,7 +179,7 @@ async def serve(
     roots: Sequence[str | Path] = (),
     on_ready: Callable[[str, str], None],
 ) -> None:
-    """Serves until a signal arrives. `on_ready` gets two addresses: with the token, and with a one-time code."""
+    """Serves until a signal arrives. `on_ready` gets two addresses: one with the token, one with a one-time code."""
     port = int(listening.getsockname()[1])
     hosts = tuple(name.lower() for name in (address.host, *address.allow_hosts) if name)
     policy = AccessPolicy(credentials, port, hosts, remote=not address.is_loopback)
@@ -205,7 +205,7 @@ def uvicorn_config(asgi: ASGIApp) -> uvicorn.Config:
         loop="none",
         lifespan="off",
         log_config=None,
-        access_log=False,  # guards.py logs routes instead: an address may hold the token
+        access_log=False,  # an address may contain the token, so guards.py logs the route instead
         proxy_headers=False,
         server_header=False,
         timeout_graceful_shutdown=GRACE_S,
@@ -215,7 +215,7 @@ def uvicorn_config(asgi: ASGIApp) -> uvicorn.Config:
 
 
 def set_up_logs(*, verbose: bool) -> None:
-    """On stderr. uvicorn's lines hold addresses, so only its warnings are logged."""
+    """Logs go to stderr. uvicorn's info lines contain addresses, so only its warnings are logged."""
     form = "%(asctime)s %(levelname)s %(name)s %(message)s"
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=form)
     logging.getLogger("clew.server").setLevel(logging.DEBUG if verbose else logging.WARNING)

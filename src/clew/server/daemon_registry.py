@@ -1,7 +1,7 @@
-"""Which daemons serve a home directory: one file each, named by the process id and locked while that process lives.
+"""Which daemons serve a home directory: each has a file, named by its process id and locked while that process lives.
 
 The operating system releases the lock when the process ends, however it ends, so no entry is ever stale. This is only
-information for people: the store itself makes sure that several daemons on it do not harm each other.
+information for people: the store itself makes sure that several daemons can use it at the same time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class RunningDaemon(Record):
 
 @contextlib.contextmanager
 def registered(home: Path, port: int) -> Iterator[None]:
-    """This process serves that home on that port. A home that cannot be written is not an error here."""
+    """While this is open, the process is listed as a daemon. A home that cannot be written to is not an error here."""
     try:
         handle = _locked(home / FOLDER / str(os.getpid()), port)
     except OSError:
@@ -39,7 +39,7 @@ def registered(home: Path, port: int) -> Iterator[None]:
 
 
 def _locked(path: Path, port: int) -> int:
-    """The file is locked before it gets its name: an unlocked one would be removed by others."""
+    """The file is locked before it gets its name: another process would remove an unlocked file."""
     import fcntl
 
     make_private(path.parent)
@@ -65,7 +65,7 @@ def running_daemons(home: Path) -> list[RunningDaemon]:
 
 
 def _alive(path: Path, pid: int) -> RunningDaemon | None:
-    """None for a file without a lock, which is removed: its process has ended."""
+    """None if the file is not locked: its process has ended, so the file is removed."""
     import fcntl
 
     try:

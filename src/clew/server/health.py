@@ -3,9 +3,9 @@
 A query that is queued behind much work is answered late. As long as the store answers other queries, the daemon is busy
 and not broken: a restart would only add to the work.
 
-A store whose files were deleted, replaced or cut short does not recover under a running process. The daemon then
-accepts nothing more (the store itself refuses every write), says so once in its log and always on /healthz, and keeps a
-copy of all that it had stored, which no other process can read. It must be started again.
+A store whose files were deleted, replaced or truncated does not recover while the process runs. The daemon then accepts
+nothing more (the store itself refuses every write). It says so once in its log and always on /healthz, and saves a copy
+of everything that was stored, which only this process can still read. It must be started again.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from clew.errors import ClewError, StoreError
 from clew.server.models.problems import log
 
 POLL_S = 1.0
-ANSWER_S = 3.0  # the time that the store may take
-LOST = "The store was deleted, replaced or cut short under the daemon: nothing more is accepted."
+ANSWER_S = 3.0  # how long the store may take to answer
+LOST = "The store was deleted, replaced or truncated while the daemon was running: nothing more is accepted."
 
 
 class HealthStatus(Record):
-    problem: str | None = None  # in words that reveal nothing private; None: healthy
+    problem: str | None = None  # a sentence that contains nothing private; None: healthy
     is_busy: bool = False
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from clew.agents.claude.stream import OUTPUT_CHARS, ClaudeReader
+from clew.agents.adapter import OUTPUT_CHARS
+from clew.agents.claude.stream import ClaudeReader
 from clew.core.costs.usage import NO_USAGE, RequestUsage, Usage
 from clew.core.outcome import Outcome
 from clew.core.runs.events import (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from clew.agents.adapter import LaunchProfile
-from clew.agents.codex.stream import OUTPUT_CHARS, CodexReader
+from clew.agents.adapter import OUTPUT_CHARS, LaunchProfile
+from clew.agents.codex.stream import CodexReader
 from clew.core.costs.usage import Usage
 from clew.core.outcome import Outcome
 from clew.core.runs.events import AgentRetried, Event, MessageSaid, SessionStarted, ToolFinished, ToolStarted, Warned

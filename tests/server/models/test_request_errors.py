@@ -38,7 +38,7 @@ RUNS, THREADS = "/api/threads/t/runs", "/api/threads"
             THREADS,
             {"cwd": "/", "instructions": "\ud800"},
             "instructions",
-            "instructions holds half a character (a lone surrogate).",
+            "instructions contains half a character (a lone surrogate).",
             None,
         ),
     ],

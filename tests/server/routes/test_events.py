@@ -13,7 +13,7 @@ from starlette.types import Message
 
 from clew.server.access import MAX_LISTENERS, SharedState
 from clew.server.app import App
-from clew.server.routes.events import run_events
+from clew.server.routes.events import with_heartbeats
 from clew.server.security.access_policy import AccessPolicy
 from clew.server.security.roots import AllowedRoots
 from clew.server.security.token import Credentials
@@ -62,7 +62,7 @@ async def test_a_silent_run_sends_heartbeats(scripted: Stage) -> None:
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("!hang text so far")
         seen: list[str] = []
-        async for stored in run_events(shared, run.id, 0, every_s=0.05):
+        async for stored in with_heartbeats(shared, shared.encoder.following(client, run.id, 0), every_s=0.05):
             seen.append("-" if stored is None else stored.kind)
             if "text_streamed" in seen and seen[-3:] == ["-"] * 3:
                 shared.closing.set()

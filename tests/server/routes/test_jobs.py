@@ -222,7 +222,7 @@ async def test_what_has_no_meaning_is_refused_by_its_place(
     [
         ({"prompt": "  "}, "The prompt is empty."),
         ({"prompt": "x", "agent": "nobody"}, "nobody"),
-        ({"prompt": "x", "deadline_at": "2001-01-01T00:00:00Z"}, "The deadline is over already."),
+        ({"prompt": "x", "deadline_at": "2001-01-01T00:00:00Z"}, "The deadline has already passed."),
         ({"prompt": "x", "deadline_at": IN_A_DAY, "delay_s": 2 * 86_400}, "begin only after its deadline"),
         ({"prompt": "x", "checkpoint": True}, "git"),
         ({"prompt": "x", "key": " "}, "The key ' ' is blank"),

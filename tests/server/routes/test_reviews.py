@@ -220,7 +220,7 @@ async def test_what_has_no_meaning_is_refused_by_its_place(
         ({"cwd": None}, "cwd is missing."),
         ({"cwd": "/nowhere-at-all"}, "is not a directory"),
         ({"cwd": "/"}, "is not in a git work tree"),
-        ({"message": "hello"}, "A first round answers no message."),
+        ({"message": "hello"}, "The first round of a review has no message."),
         ({"base": "nowhere"}, "'nowhere' is not a commit"),
         ({"base": "--output=/tmp/x"}, "is not a commit"),
         ({"paths": ["../.."]}, "is not in the repository"),

@@ -24,7 +24,7 @@ class Claude(Adapter):
     uncached_start_tokens: ClassVar[int] = 2_700  # its notes in the first message (measured); the rest is shared
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
-        return binary.find(configured, environ)
+        return binary.find(configured=configured, environ=environ)
 
     def probe_commands(self, binary: Binary) -> tuple[list[str], list[str]]:
         return [binary.path, "--help"], [binary.path, "--version"]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from functools import partial
 
 from clew.agents import programs
-from clew.agents.adapter import Binary
 from clew.core.decision import Abilities
 
 REWIND_SINCE_VERSION = (2, 1, 197)  # its help does not list --resume-session-at
@@ -21,19 +20,7 @@ _VERSION = r"(\d+\.\d+\.\d+\S*)\s*(?:\((.+)\))?"
 INSTALL_HINT = (
     "Install it (npm install -g @anthropic-ai/claude-code, or pip install claude-agent-sdk), or set agents.claude.path."
 )
-
-
-def find(configured: str | None, environ: Mapping[str, str]) -> Binary:
-    """The configured path, then either name on PATH, then the binary in an installed claude-agent-sdk."""
-    return programs.find(
-        "claude",
-        NAMES,
-        "claude_agent_sdk/_bundled/claude",
-        "claude-agent-sdk",
-        INSTALL_HINT,
-        configured=configured,
-        environ=environ,
-    )
+find = partial(programs.find, "claude", NAMES, "claude_agent_sdk/_bundled/claude", "claude-agent-sdk", INSTALL_HINT)
 
 
 def abilities(help_text: str, version_text: str) -> Abilities:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from clew.agents.wording import first_line, last_line, outcome_of
 from clew.core.outcome import Diagnosis, Outcome
 
 _BY_TERMINAL_REASON = {
@@ -44,77 +45,74 @@ _BY_ERROR = {
     "overloaded": Outcome.OVERLOADED,
 }
 
-_BY_WORDING = tuple(
-    (outcome, "|".join(texts))  # `re` compiles it when something went wrong, not for every answer
-    for outcome, texts in (
+_BY_WORDING = (
+    (
+        Outcome.REJECTED,
         (
-            Outcome.REJECTED,
-            (
-                r"No conversation found with session ID",
-                r"--resume requires a valid session ID",
-                r"This conversation is from a different directory",
-                r"No message found with message\.uuid of",
-                r"unknown option '--resume-session-at",
-            ),
+            r"No conversation found with session ID",
+            r"--resume requires a valid session ID",
+            r"This conversation is from a different directory",
+            r"No message found with message\.uuid of",
+            r"unknown option '--resume-session-at",
         ),
+    ),
+    (
+        Outcome.POISONED,
         (
-            Outcome.POISONED,
-            (
-                r"API Error: 400 messages(?:\.\d+[\w.]*)?: ",  # whatever it is, it is in the messages
-                r"API Error: 400 due to tool use concurrency issues",
-                r"API Error: 400 orphaned tool_result in conversation history",
-                r"API Error: 400 duplicate tool_use ID in conversation history",
-                r"`?tool_use`? ids were found without `?tool_result`?",
-                r"unexpected `?tool_use_id`?",
-                r"Expected `?thinking`? or `?redacted_thinking`?, but found",
-                r"blocks in the latest assistant message cannot be modified",
-                r"Invalid `?signature`? in `?thinking`? block",
-                r"text content blocks must be non-empty",
-                r"cache_control cannot be set for empty text blocks",
-                r"The conversation must end with a user message",
-                r"Could not process image",
-            ),
+            r"API Error: 400 messages(?:\.\d+[\w.]*)?: ",  # whatever it is, it is in the messages
+            r"API Error: 400 due to tool use concurrency issues",
+            r"API Error: 400 orphaned tool_result in conversation history",
+            r"API Error: 400 duplicate tool_use ID in conversation history",
+            r"`?tool_use`? ids were found without `?tool_result`?",
+            r"unexpected `?tool_use_id`?",
+            r"Expected `?thinking`? or `?redacted_thinking`?, but found",
+            r"blocks in the latest assistant message cannot be modified",
+            r"Invalid `?signature`? in `?thinking`? block",
+            r"text content blocks must be non-empty",
+            r"cache_control cannot be set for empty text blocks",
+            r"The conversation must end with a user message",
+            r"Could not process image",
         ),
+    ),
+    (
+        Outcome.OVERFLOW,
+        (r"Prompt is too long", r"Context limit reached", r"exceeds? (?:the )?context (?:window|limit)"),
+    ),
+    (
+        Outcome.USAGE_LIMIT,
         (
-            Outcome.OVERFLOW,
-            (r"Prompt is too long", r"Context limit reached", r"exceeds? (?:the )?context (?:window|limit)"),
+            r"usage limit reached",
+            r"You've hit your (?:\w+ )?limit",
+            r"rate_limit_error",
+            r"API Error: Request rejected \(429\)",
+            r"reached your specified API usage limits",
         ),
+    ),
+    (Outcome.OVERLOADED, (r"Repeated 529 Overloaded", r"overloaded_error", r"API Error: 5\d\d")),
+    (
+        Outcome.AUTH,
         (
-            Outcome.USAGE_LIMIT,
-            (
-                r"usage limit reached",
-                r"You've hit your (?:\w+ )?limit",
-                r"rate_limit_error",
-                r"API Error: Request rejected \(429\)",
-                r"reached your specified API usage limits",
-            ),
+            r"Invalid API key",
+            r"Not logged in",
+            r"Please run /login",
+            r"OAuth token has expired",
+            r"Failed to authenticate",
+            r"belongs to a disabled organization",
         ),
-        (Outcome.OVERLOADED, (r"Repeated 529 Overloaded", r"overloaded_error", r"API Error: 5\d\d")),
+    ),
+    (Outcome.BILLING, (r"Credit balance is too low",)),
+    (Outcome.WRONG_MODEL, (r"There's an issue with the selected model",)),
+    (
+        Outcome.NETWORK,
         (
-            Outcome.AUTH,
-            (
-                r"Invalid API key",
-                r"Not logged in",
-                r"Please run /login",
-                r"OAuth token has expired",
-                r"Failed to authenticate",
-                r"belongs to a disabled organization",
-            ),
+            r"Unable to connect to API",
+            r"Connection error",
+            r"ECONNREFUSED",
+            r"ECONNRESET",
+            r"ENOTFOUND",
+            r"fetch failed",
         ),
-        (Outcome.BILLING, (r"Credit balance is too low",)),
-        (Outcome.WRONG_MODEL, (r"There's an issue with the selected model",)),
-        (
-            Outcome.NETWORK,
-            (
-                r"Unable to connect to API",
-                r"Connection error",
-                r"ECONNREFUSED",
-                r"ECONNRESET",
-                r"ENOTFOUND",
-                r"fetch failed",
-            ),
-        ),
-    )
+    ),
 )
 _EPOCH = r"limit reached\|(\d{9,})"
 _DATE = r"regain access on (\d{4}-\d\d-\d\d) at (\d\d:\d\d) UTC"
@@ -138,13 +136,13 @@ def diagnose(
             return Diagnosis(answered=False, message="the agent did not pass the prompt on to the model")
         return Diagnosis(answered=True)
     words = _words(result, said, stderr)
-    outcome = _by_structure(result or {}, said or {}, resumed=resumed) or _by_wording(words)
+    outcome = _by_structure(result or {}, said or {}, resumed=resumed) or outcome_of(words, _BY_WORDING)
     if outcome is Outcome.USAGE_LIMIT and _NOT_THE_ACCOUNTS in words:
         outcome = Outcome.OVERLOADED
     return Diagnosis(
         answered=False,
         outcome=outcome,
-        message=_first_line(_words(result, said, "")) or _last_line(stderr),
+        message=first_line(_words(result, said, "")) or last_line(stderr),
         resets_at=(resets_at or _resets_at(words)) if outcome is Outcome.USAGE_LIMIT else None,
     )
 
@@ -184,13 +182,6 @@ def _by_structure(result: Mapping[str, Any], said: Mapping[str, Any], *, resumed
     return _BY_STATUS.get(status, by_error) if isinstance(status, int) else by_error
 
 
-def _by_wording(words: str) -> Outcome | None:
-    for outcome, pattern in _BY_WORDING:
-        if re.search(pattern, words, re.IGNORECASE):
-            return outcome
-    return None
-
-
 def _words(result: Mapping[str, Any] | None, said: Mapping[str, Any] | None, stderr: str) -> str:
     """Everything that the CLI itself said about the failure, the most specific first."""
     words = []
@@ -205,12 +196,3 @@ def _words(result: Mapping[str, Any] | None, said: Mapping[str, Any] | None, std
             words += [str(block.get("text", "")) for block in content if isinstance(block, dict)]
     words.append(stderr)
     return "\n".join(word for word in words if word.strip())
-
-
-def _first_line(words: str) -> str:
-    return words.strip().partition("\n")[0].strip()[:500]
-
-
-def _last_line(words: str) -> str:
-    """The last line that a program prints before it dies usually says why."""
-    return words.strip().rpartition("\n")[2].strip()[:500]

@@ -17,7 +17,7 @@ from clew.agents.adapter import SessionEntry, SessionHead, SessionView
 from clew.core.history import Role
 from clew.core.runs.answer import join_messages
 
-HEAD_BYTES = 256 * 1024  # read of a session that is only listed
+HEAD_BYTES = 256 * 1024  # how much is read of a session that is only listed
 
 _ON_CHAIN = frozenset({"user", "assistant", "attachment", "system"})
 # How the CLI's own notes in the role of the user begin.
@@ -60,13 +60,12 @@ def read_session(path: Path, since: int = 0) -> SessionView:
             continue
         lines[line.uuid] = line
         last = line.uuid
-    chain = list(_chain(lines, last))
-    chain.reverse()
+    chain = list(_chain(lines, last))[::-1]
     return SessionView(tuple(_entries(chain)), last, size, _model(chain))
 
 
 def is_bookkeeping(line: Mapping[str, Any], last_entry: str | None) -> bool:
-    """A line that the CLI writes when it is opened and closed without a prompt. `last_entry` is the session's end."""
+    """Whether the CLI writes such a line when it is opened without a prompt. `last_entry` is the session's end."""
     if "uuid" in line:
         return False
     match line.get("type"):
@@ -89,7 +88,7 @@ def session_head(path: Path) -> SessionHead | None:
         if line.uuid is None or line.type not in _ON_CHAIN:
             continue
         if line.is_sidechain:
-            return None  # a subagent's
+            return None  # it is the file of a subagent
         work_dir = work_dir or line.cwd or ""
         text = _text(line.message.content) if line.message is not None and line.type == "user" else ""
         if text and _is_prompt(line, text):

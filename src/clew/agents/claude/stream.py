@@ -1,23 +1,22 @@
 """Claude's output lines as events.
 
 Every line is decoded at most twice: first only its type, which tells whether the rest is needed (a tool's output can be
-megabytes); then all of it. msgspec does both. The few lines that it refuses (lone surrogates, NaN) are decoded by the
-standard library's more tolerant parser. Unknown types give no event: the CLI adds new ones in every version.
+megabytes); then all of it. Unknown types give no event: the CLI adds new ones in every version.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from clew.agents.adapter import StreamResult
+from clew.agents.adapter import OUTPUT_CHARS, StreamResult
 from clew.agents.claude.diagnosis import diagnose
+from clew.agents.json_lines import decode
 from clew.core.costs.usage import NO_USAGE, RequestUsage, Usage
-from clew.core.record import fields_of
+from clew.core.record import fields_of, replace
 from clew.core.runs.events import (
     AgentRetried,
     Compacted,
@@ -33,13 +32,12 @@ from clew.core.runs.events import (
     ToolStarted,
 )
 
-OUTPUT_CHARS = 2_000  # kept of a tool's output; all of it is in the session's file
 QUESTION_TOOL = "AskUserQuestion"
 
-# The CLI answers with this in place of a tool. It counts only for a result without metadata: a tool may print the same.
+# The CLI puts this in place of a tool's output. It counts only in a result without metadata: a tool may print it too.
 NOT_CALLED = "<tool_use_error>"
 MCP_TOOL = "mcp__"  # an MCP server may use the same text for its own errors
-# A tool that the thread's permissions or a rule of the user disabled, as opposed to one that does not exist.
+# The tool exists, but the thread's permissions or a rule of the user disabled it.
 DISABLED = re.compile(r"<tool_use_error>Error: No such tool available: (\S+)\. \1 is disabled\b")
 
 
@@ -52,39 +50,21 @@ class _Head(msgspec.Struct):
 
 
 _HEAD = msgspec.json.Decoder(_Head)
-_USED = frozenset(
-    {
-        "system",
-        "stream_event",
-        "assistant",
-        "user",
-        "control_request",
-        "control_cancel_request",
-        "rate_limit_event",
-        "result",
-    }
-)
 
 
-def decode(line: bytes) -> dict[str, Any] | None:
-    """The line as a dict, or None when it is not a JSON object of a type that is used."""
-    value: Any
+def _decode(line: bytes) -> dict[str, Any] | None:
+    """None: the line is not a JSON object of a type that is used."""
     try:
-        if _HEAD.decode(line).type not in _USED:
+        if _HEAD.decode(line).type not in _READERS:
             return None
-        value = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        try:
-            value = json.loads(line.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            return None
-    except RecursionError:
-        return None
-    return value if isinstance(value, dict) and str(value.get("type")) in _USED else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass  # perhaps the tolerant parser can read it
+    value = decode(line)
+    return value if value is not None and str(value.get("type")) in _READERS else None
 
 
 class ClaudeReader:
-    """One process's output."""
+    """Reads the output of one process."""
 
     def __init__(self) -> None:
         self.finished = False
@@ -102,7 +82,7 @@ class ClaudeReader:
         return self._ran or bool(self._open_tools)
 
     def feed(self, line: bytes) -> list[Event]:
-        value = decode(line)
+        value = _decode(line)
         if value is None:
             return []
         try:
@@ -115,7 +95,7 @@ class ClaudeReader:
             self.finished = True
 
     def result(self, *, resumed: bool, exit_status: int | None, stderr: str) -> StreamResult:
-        result = self._results[0] if self._results else None  # of the answer; later ones are about background tasks
+        result = self._results[0] if self._results else None  # later results are about background tasks
         diagnosis = diagnose(result, self._error, resumed=resumed, stderr=stderr, resets_at=self._resets_at)
         requests = self._requests()
         if result is None:
@@ -151,7 +131,7 @@ class ClaudeReader:
 
     def _stream_event(self, value: dict[str, Any]) -> list[Event]:
         if value.get("parent_tool_use_id"):
-            return []  # a subagent's
+            return []  # it belongs to a subagent
         event = value["event"]
         match event.get("type"):
             case "content_block_delta" if event["delta"].get("type") == "text_delta":
@@ -162,19 +142,14 @@ class ClaudeReader:
                 self._usage[str(message["id"])] = _usage(message.get("usage"))
                 withdrawn: list[Event] = [TextWithdrawn()] if self._has_pieces else []
                 self._has_pieces = False
-                return [*withdrawn, self._counted()]
+                return [*withdrawn, TokensCounted(self._streamed())]
             case "message_delta" if value.get("api_message_id") in self._usage:
                 key = str(value["api_message_id"])
                 started = self._usage[key]
                 output = int((event.get("usage") or {}).get("output_tokens") or started.output_tokens)
-                self._usage[key] = Usage(
-                    started.input_tokens, output, started.cache_read_input_tokens, started.cache_creation_input_tokens
-                )
-                return [self._counted()]
+                self._usage[key] = replace(started, output_tokens=output)
+                return [TokensCounted(self._streamed())]
         return []
-
-    def _counted(self) -> Event:
-        return TokensCounted(self._streamed())
 
     def _requests(self) -> RequestUsage | None:
         used = list(self._usage.values())
@@ -227,14 +202,12 @@ class ClaudeReader:
         request = value["request"]
         if request.get("subtype") != "can_use_tool":
             return []
-        tool = str(request["tool_name"])
-        asked = dict(request.get("input") or {})
-        tool_id = request.get("tool_use_id")
+        question_id, tool, tool_id = str(value["request_id"]), str(request["tool_name"]), request.get("tool_use_id")
         return [
             QuestionAsked(
-                str(value["request_id"]),
+                question_id,
                 tool,
-                asked,
+                dict(request.get("input") or {}),
                 is_form=tool == QUESTION_TOOL,
                 tool_id=str(tool_id) if tool_id else None,
             )
@@ -279,12 +252,7 @@ def _is_refused(meta: Mapping[str, Any]) -> bool:
 def _usage(value: Any) -> Usage:
     if not isinstance(value, Mapping):
         return NO_USAGE
-    return Usage(
-        input_tokens=_count(value.get("input_tokens")),
-        output_tokens=_count(value.get("output_tokens")),
-        cache_read_input_tokens=_count(value.get("cache_read_input_tokens")),
-        cache_creation_input_tokens=_count(value.get("cache_creation_input_tokens")),
-    )
+    return Usage(**{name: int(_number(value.get(name)) or 0) for name in fields_of(Usage)})
 
 
 def _own_cost(results: list[dict[str, Any]]) -> float | None:
@@ -305,10 +273,6 @@ def _number(value: Any) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e15:
         return None
     return float(value)
-
-
-def _count(value: Any) -> int:
-    return int(_number(value) or 0)
 
 
 def _output(content: Any) -> str:

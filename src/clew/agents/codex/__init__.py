@@ -25,7 +25,7 @@ class Codex(Adapter):
     uncached_start_tokens: ClassVar[int] = 9_100  # all of it (measured): every session has its own cache key
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
-        return binary.find(configured, environ)
+        return binary.find(configured=configured, environ=environ)
 
     def probe_commands(self, binary: Binary) -> tuple[list[str], list[str]]:
         return [binary.path, "exec", "--help"], [binary.path, "--version"]

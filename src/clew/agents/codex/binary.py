@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from functools import partial
 
 from clew.agents import programs
-from clew.agents.adapter import Binary
 from clew.core.decision import Abilities
 
 NAMES = ("codex",)
@@ -19,19 +18,7 @@ _VERSION = re.compile(r"(\S+)\s+(\d+\.\d+\.\d+\S*)")
 INSTALL_HINT = (
     "Install it (npm install -g @openai/codex, or pip install openai-codex-cli-bin), or set agents.codex.path."
 )
-
-
-def find(configured: str | None, environ: Mapping[str, str]) -> Binary:
-    """The configured path, then PATH, then the binary in an installed openai-codex-cli-bin."""
-    return programs.find(
-        "codex",
-        NAMES,
-        "codex_cli_bin/bin/codex",
-        "openai-codex-cli-bin",
-        INSTALL_HINT,
-        configured=configured,
-        environ=environ,
-    )
+find = partial(programs.find, "codex", NAMES, "codex_cli_bin/bin/codex", "openai-codex-cli-bin", INSTALL_HINT)
 
 
 def abilities(help_text: str, version_text: str) -> Abilities:

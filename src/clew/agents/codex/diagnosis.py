@@ -10,72 +10,70 @@ import json
 import re
 import time
 
+from clew.agents.wording import first_line, last_line, outcome_of
 from clew.core.outcome import Diagnosis, Outcome
 
 MINUTE_S = 60.0
 
-_BY_WORDING: tuple[tuple[Outcome, re.Pattern[str]], ...] = tuple(
-    (outcome, re.compile("|".join(texts), re.IGNORECASE))
-    for outcome, texts in (
+_BY_WORDING = (
+    (
+        Outcome.POISONED,
         (
-            Outcome.POISONED,
-            (
-                r"No tool output found for",
-                r"No tool call found for",
-                r"was provided without its required",
-                r"invalid_encrypted_content",
-                r"image data you provided does not represent a valid image",
-            ),
+            r"No tool output found for",
+            r"No tool call found for",
+            r"was provided without its required",
+            r"invalid_encrypted_content",
+            r"image data you provided does not represent a valid image",
         ),
+    ),
+    (
+        Outcome.OVERFLOW,
         (
-            Outcome.OVERFLOW,
-            (
-                r"ran out of room in the model's context window",
-                r"context_length_exceeded",
-                r"exceeds the context window",
-                r"Input exceeds the maximum length",
-            ),
+            r"ran out of room in the model's context window",
+            r"context_length_exceeded",
+            r"exceeds the context window",
+            r"Input exceeds the maximum length",
         ),
+    ),
+    (
+        Outcome.USAGE_LIMIT,
         (
-            Outcome.USAGE_LIMIT,
-            (
-                r"hit your usage limit",
-                r"rate limit",
-                r"429 Too Many Requests",
-            ),
+            r"hit your usage limit",
+            r"rate limit",
+            r"429 Too Many Requests",
         ),
-        (Outcome.BILLING, (r"Quota exceeded", r"insufficient_quota", r"To use Codex with your ChatGPT plan")),
+    ),
+    (Outcome.BILLING, (r"Quota exceeded", r"insufficient_quota", r"To use Codex with your ChatGPT plan")),
+    (
+        Outcome.WRONG_MODEL,
+        (r"The model `[^`]*` does not exist", r"model is not supported when using Codex", r"model_not_found"),
+    ),
+    (
+        Outcome.AUTH,
         (
-            Outcome.WRONG_MODEL,
-            (r"The model `[^`]*` does not exist", r"model is not supported when using Codex", r"model_not_found"),
+            r"401 Unauthorized",
+            r"403 Forbidden",
+            r"Missing environment variable",
+            r"not logged in",
+            r"log ?in again",
+            r"sign in again",
+            r"refresh token",
         ),
+    ),
+    (
+        Outcome.OVERLOADED,
+        (r"experiencing high demand", r"at capacity", r"status:? 5\d\d", r"overloaded"),
+    ),
+    (
+        Outcome.NETWORK,
         (
-            Outcome.AUTH,
-            (
-                r"401 Unauthorized",
-                r"403 Forbidden",
-                r"Missing environment variable",
-                r"not logged in",
-                r"log ?in again",
-                r"sign in again",
-                r"refresh token",
-            ),
+            r"Connection failed",
+            r"error sending request",
+            r"stream disconnected",
+            r"timeout waiting",
+            r"Reconnecting",
         ),
-        (
-            Outcome.OVERLOADED,
-            (r"experiencing high demand", r"at capacity", r"status:? 5\d\d", r"overloaded"),
-        ),
-        (
-            Outcome.NETWORK,
-            (
-                r"Connection failed",
-                r"error sending request",
-                r"stream disconnected",
-                r"timeout waiting",
-                r"Reconnecting",
-            ),
-        ),
-    )
+    ),
 )
 _REFUSED = re.compile(
     r"thread/(?:resume|fork) failed|no rollout found for thread id|already has an active writer", re.IGNORECASE
@@ -106,13 +104,13 @@ def diagnose(
         return Diagnosis(answered=True)
     errors = _ERROR_LINE.findall(stderr)
     if wanted is not None and thread is None and any(_REFUSED.search(line) for line in errors):
-        return Diagnosis(answered=False, outcome=Outcome.REJECTED, message=_last(errors))
+        return Diagnosis(answered=False, outcome=Outcome.REJECTED, message=last_line(errors[-1]))
     words = said or "\n".join(errors)
-    outcome = _by_wording(words)
+    outcome = outcome_of(words, _BY_WORDING)
     return Diagnosis(
         answered=False,
         outcome=outcome,
-        message=_plain(said) or _last(errors) or _last_of(stderr),
+        message=_plain(said) or last_line("\n".join(errors)) or last_line(stderr),
         resets_at=resets_at(words, now) if outcome is Outcome.USAGE_LIMIT else None,
     )
 
@@ -130,13 +128,6 @@ def resets_at(words: str, now: float) -> float | None:
         return None
 
 
-def _by_wording(words: str) -> Outcome | None:
-    for outcome, pattern in _BY_WORDING:
-        if pattern.search(words):
-            return outcome
-    return None
-
-
 def _plain(said: str) -> str:
     """The message of a refused request, which Codex prints as the API's own JSON."""
     try:
@@ -144,12 +135,4 @@ def _plain(said: str) -> str:
         found = body["detail"] if "detail" in body else body["error"]["message"]
     except (ValueError, TypeError, KeyError, RecursionError):
         found = said
-    return str(found).strip().partition("\n")[0][:500]
-
-
-def _last(lines: list[str]) -> str:
-    return lines[-1].strip()[:500] if lines else ""
-
-
-def _last_of(words: str) -> str:
-    return words.strip().rpartition("\n")[2].strip()[:500]
+    return first_line(str(found))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from clew.agents.adapter import SessionHead
 from clew.agents.codex.session import prompt_text
-from clew.agents.codex.stream import decode
+from clew.agents.json_lines import decode
 
-HEAD_BYTES = 256 * 1024  # read of a file; half of it may be instructions
+HEAD_BYTES = 256 * 1024  # how much is read of a file; half of it may be instructions
 
 
 def session_head(path: Path) -> SessionHead | None:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.agents.codex.session import CODEX_NOTE_PREFIXES, is_prompt, text_of
-from clew.agents.codex.stream import decode
+from clew.agents.json_lines import decode
 from clew.agents.portable_form import json_line, numbers_only
 
 _META = ("id", "session_id", "timestamp", "cwd", "cli_version", "source", "model_provider")
@@ -41,16 +41,13 @@ def portable_form(content: bytes) -> bytes | None:
 
 
 def appendable_lines(content: bytes, more: bytes) -> bytes:
-    """Their numbers continue after the content's last line."""
+    """The numbers of these lines continue after the content's last line."""
     last = max((ordinal for line in _lines(content) if isinstance(ordinal := line.get("ordinal"), int)), default=-1)
     return b"".join(json_line(line | {"ordinal": last + 1 + n}) for n, line in enumerate(_lines(more)))
 
 
 def _lines(content: bytes) -> Iterator[Line]:
-    for raw in content.split(b"\n"):
-        value = decode(raw) if raw.strip() else None
-        if isinstance(value, dict):
-            yield value
+    return (line for raw in content.split(b"\n") if (line := decode(raw)) is not None)
 
 
 def _is_not_portable(line: Line, payload: Line) -> bool:
@@ -65,7 +62,7 @@ def _is_not_portable(line: Line, payload: Line) -> bool:
 
 
 def _payload(kind: str, payload: Line) -> Line | None:
-    """What is kept of a line."""
+    """The part of a line's payload that is kept. None: the line is dropped."""
     match kind, payload.get("type"):
         case "session_meta", _:
             kept = {name: payload[name] for name in _META if isinstance(payload.get(name), str)}

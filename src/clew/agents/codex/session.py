@@ -17,8 +17,8 @@ import msgspec
 from clew.agents.adapter import SessionEntry, SessionView
 from clew.agents.codex.command import prompt_id
 from clew.agents.codex.location import session_file
-from clew.agents.codex.stream import decode
 from clew.agents.codex.tokens import usage_from
+from clew.agents.json_lines import decode
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.history import Role
 from clew.core.record import replace
@@ -48,7 +48,7 @@ _HEAD = msgspec.json.Decoder(_Head)
 
 
 class _Session:
-    """What has been read so far."""
+    """The part of a session that was read so far."""
 
     def __init__(self) -> None:
         self.entries: list[SessionEntry] = []
@@ -59,8 +59,7 @@ class _Session:
     def copy(self, raw: bytes, until: int | None) -> None:
         """Reads the session that this one is a copy of, up to line `until`. The entries have no offset in our file."""
         for _, value in _lines(raw, 0):
-            ordinal = value.get("ordinal")
-            if until is not None and isinstance(ordinal, int) and ordinal >= until:
+            if not _is_before(value, until):
                 break
             self._take(value, -1)
         self.tool_called = False  # only calls after the fork count
@@ -100,7 +99,7 @@ class _Session:
             del self.entries[-1]
 
     def _item(self, payload: Mapping[str, Any], offset: int, own_id: str) -> None:
-        role, text = payload.get("role"), _text(payload.get("content"))
+        role, text = payload.get("role"), text_of(payload)
         if payload.get("type") != "message":
             self.tool_called = self.tool_called or str(payload.get("type")).endswith("_call")
         elif role == "assistant":
@@ -137,7 +136,7 @@ def read_session(path: Path, since: int = 0) -> SessionView:
 
 
 def is_bookkeeping(line: Mapping[str, Any]) -> bool:
-    """A count of tokens. Any other line belongs to a turn, or may change what the model is shown."""
+    """Whether the line is a count of tokens. Any other belongs to a turn, or may change what the model is shown."""
     payload = line.get("payload")
     if line.get("type") != "event_msg":
         return line.get("type") == "token_usage_record"
@@ -169,8 +168,7 @@ def _end_of(path: Path, until: int | None) -> int:
     end = 0
     with path.open("rb") as file:
         for line in file:
-            ordinal = (decode(line) or {}).get("ordinal") if until is not None else None
-            if until is not None and isinstance(ordinal, int) and ordinal >= until:
+            if until is not None and not _is_before(decode(line) or {}, until):
                 break
             end += len(line)
     return end
@@ -181,7 +179,7 @@ def prompt_text(line: Mapping[str, Any]) -> str | None:
     payload = line.get("payload")
     if line.get("type") != "response_item" or not isinstance(payload, Mapping) or payload.get("role") != "user":
         return None
-    text = _text(payload.get("content"))
+    text = text_of(payload)
     return text if is_prompt(payload, text) else None
 
 
@@ -234,10 +232,8 @@ def _forked_from(line: bytes) -> tuple[str, int | None] | None:
 
 def _total(line: bytes, until: int | None) -> Usage | None:
     value = decode(line) or {}
-    payload, ordinal = value.get("payload"), value.get("ordinal")
-    if not isinstance(payload, Mapping) or payload.get("type") != "token_count":
-        return None
-    if until is not None and isinstance(ordinal, int) and ordinal >= until:
+    payload = value.get("payload")
+    if not isinstance(payload, Mapping) or payload.get("type") != "token_count" or not _is_before(value, until):
         return None
     info = payload.get("info")
     total = info.get("total_token_usage") if isinstance(info, Mapping) else None
@@ -272,10 +268,13 @@ def is_prompt(payload: Mapping[str, Any], text: str) -> bool:
 
 
 def text_of(payload: Mapping[str, Any]) -> str:
-    return _text(payload.get("content"))
-
-
-def _text(content: Any) -> str:
+    content = payload.get("content")
     if not isinstance(content, list):
         return ""
     return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
+
+
+def _is_before(line: Mapping[str, Any], until: int | None) -> bool:
+    """A copy continues from the lines of its origin before the ordinal `until`; None: from all of them."""
+    ordinal = line.get("ordinal")
+    return until is None or not isinstance(ordinal, int) or ordinal < until

@@ -7,43 +7,25 @@ new ones in every version.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
-from clew.agents.adapter import LaunchProfile, StreamResult
+from clew.agents.adapter import OUTPUT_CHARS, LaunchProfile, StreamResult
 from clew.agents.codex.diagnosis import diagnose
 from clew.agents.codex.tokens import usage_from
+from clew.agents.json_lines import decode
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.runs.events import AgentRetried, Event, MessageSaid, SessionStarted, ToolFinished, ToolStarted, Warned
 
-OUTPUT_CHARS = 2_000  # kept of a tool's output; all of it is in the session's file
 _RETRY = re.compile(r"Reconnecting\.\.\.\s*(?:(\d+)/\d+)?[^(]*(?:\((.*)\))?", re.DOTALL)
 _DONE = ("completed", "success")
 _DECLINED = "declined"
 
 
-def decode(line: bytes) -> dict[str, Any] | None:
-    """The line as a dict, or None when it is not a JSON object."""
-    value: Any
-    try:
-        value = msgspec.json.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        try:
-            value = json.loads(line.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            return None
-    except RecursionError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
 class CodexReader:
-    """One process's output."""
+    """Reads the output of one process."""
 
     def __init__(self, launch: LaunchProfile) -> None:
         self.finished = False
@@ -72,7 +54,7 @@ class CodexReader:
             return []  # a known type with the fields of a later version
 
     def skip(self, head: bytes) -> None:
-        """Its stdin was closed after the prompt, so it exits by itself."""
+        """There is nothing to do: Codex's stdin was closed after the prompt, so it exits by itself."""
 
     def result(self, *, resumed: bool, exit_status: int | None, stderr: str) -> StreamResult:
         diagnosis = diagnose(

@@ -1,1 +1,1 @@
-"""What is sent to connected clients: the WebSocket, streams of events, and what is done about slow clients."""
+"""Connections and what is sent over them: the WebSocket, event streams, and how slow clients are handled."""

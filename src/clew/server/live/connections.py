@@ -1,11 +1,11 @@
-"""Connections with time limits, whose own refusals are problem details too.
+"""uvicorn's connections, with time limits, and with problem details for errors of the HTTP protocol too.
 
 uvicorn answers broken HTTP with plain text and lets a client take as long as it likes to send its headers. Here a
 request's head must arrive within ten seconds and its body within half a minute, and what is not HTTP is answered with
 problem details like every other error.
 
 The number of connections is limited, and clients without the token can open them too. So every connection is accepted,
-and when there are too many, the one that has the least right to stay is closed: `first_to_evict` says which.
+and when there are too many, one of them is closed: `first_to_evict` says which.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from clew.server.models import problems
 from clew.server.security.guards import AUTHENTICATED, BODY_S, NO_STORE, SECURITY_HEADERS
 
 HEAD_S = 10.0
-ANSWER_S = 60.0  # a client that reads nothing of an answer for so long is disconnected (slow_clients.py)
+ANSWER_S = 60.0  # a client that reads nothing of its answer for this long is disconnected (slow_clients.py)
 PAGE_S = 20.0  # the same for a page's WebSocket: the page reconnects and catches up
-PARTS = "clew.parts"  # a message in parts, which is sent piece by piece
-MAX_CONNECTIONS = 512  # half of the files that a process may usually have open; agents need some too
-MAX_ACCEPTED = 128  # at once, before the first of them is handled
+PARTS = "clew.parts"  # the key of a WebSocket message that is given as a list of parts
+MAX_CONNECTIONS = 512  # half of the files that a process may usually open: agents need some too
+MAX_ACCEPTED = 128  # how many connections are accepted at once, before the first of them is handled
 
 
 class HttpConnection(H11Protocol):
@@ -62,7 +62,7 @@ class HttpConnection(H11Protocol):
 
     @property
     def rank(self) -> int | None:
-        """The lowest rank is closed first when there are too many: clients without the token. None: it stays."""
+        """When there are too many connections, the one with the lowest rank is closed. None: it is never closed."""
         is_idle = self.cycle is None or self.cycle.response_complete
         scope: Any = self.scope
         if scope is None or not scope.get(AUTHENTICATED):
@@ -105,7 +105,7 @@ class HttpConnection(H11Protocol):
         super().handle_websocket_upgrade(event)
 
     def _set_deadline(self) -> None:
-        """Counts from when the server began to wait, not from the last byte: sending slowly does not postpone it."""
+        """The time counts from when the server began to wait, not from the last byte: slow sending cannot extend it."""
         waits_for = self._missing_part()
         if waits_for == self._waits_for or self._waits_for == "nothing":
             return
@@ -122,7 +122,7 @@ class HttpConnection(H11Protocol):
         if state is h11.SEND_BODY:
             return "body"
         begun = bool(self.conn.trailing_data[0]) or self.cycle is None
-        return "head" if state is h11.IDLE and begun else None  # an idle one has the keep-alive time-out
+        return "head" if state is h11.IDLE and begun else None  # an idle connection has uvicorn's keep-alive time-out
 
     def _clear_deadline(self) -> None:
         if self._deadline is not None:
@@ -137,14 +137,14 @@ class HttpConnection(H11Protocol):
             self._send_problem(408, "The request took too long to arrive.")
 
     def send_400_response(self, msg: str) -> None:
-        """Called while the parser's error is being handled, which says whether the headers were too large."""
+        """uvicorn calls this while it handles the parser's error, which says whether the headers were too large."""
         if getattr(sys.exception(), "error_status_hint", 400) == 431:
             self._send_problem(431, "The headers are too large.")
         else:
             self._send_problem(400, "This is not HTTP.")
 
     def _send_problem(self, status: int, detail: str) -> None:
-        """Closes the connection, with problem details unless a response is being sent already."""
+        """Sends problem details, unless a response is already being sent, and closes the connection."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             response = problems.problem(status, detail, headers={"Connection": "close"})
             headers = [*response.raw_headers, *SECURITY_HEADERS, NO_STORE]
@@ -159,8 +159,8 @@ class HttpConnection(H11Protocol):
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    """A page's WebSocket. A large message is sent as fragments, each when there is room for it: uvicorn would copy the
-    whole message into the buffer of every page's connection."""
+    """A page's WebSocket. A large message is sent in fragments, each when the send buffer has room: uvicorn would copy
+    the whole message into the buffer of every page's connection."""
 
     stall_limit_s = PAGE_S
 
@@ -173,7 +173,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     @property
     def rank(self) -> int | None:
-        """As for an HTTP connection: an authenticated page stays, one that was not checked yet does not."""
+        """As for an HTTP connection: an authenticated page is never closed, one that was not checked yet may be."""
         scope: Any = getattr(self, "scope", {})
         return None if scope.get(AUTHENTICATED) else 1
 
@@ -190,7 +190,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().resume_writing()
 
     def handle_ping(self) -> None:
-        """A client that does not read gets no pong: the pongs would pile up."""
+        """A client that does not read gets no pong: the pongs would fill the memory."""
         if self.writable.is_set():
             super().handle_ping()
         else:
@@ -210,7 +210,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
                 return
             await super().send(message)
         if message["type"] == "websocket.http.response.body" and not message.get("more_body", False):
-            self.handshake_complete = True  # an orderly refusal; uvicorn would log it as an error
+            self.handshake_complete = True  # the request was refused properly; else uvicorn would log an error
 
     async def _send_parts(self, parts: Parts) -> None:
         last = b""
@@ -235,7 +235,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
 
 class Evictable(Protocol):
-    """What `first_to_evict` needs to know of a connection."""
+    """What `first_to_evict` needs to know about a connection."""
 
     since: float
 
@@ -247,7 +247,8 @@ E = TypeVar("E", bound=Evictable)
 
 
 def first_to_evict(connections: Iterable[E]) -> E | None:
-    """An idle one without the token, then any without the token, then an idle one with it; of these the oldest."""
+    """Prefers idle connections without the token, then any without the token, then idle ones with it. Of equals, the
+    oldest is closed."""
     ranked = [(each.rank, each.since, each) for each in connections]
     evictable = [(rank, since, each) for rank, since, each in ranked if rank is not None]
     return min(evictable, key=lambda candidate: candidate[:2])[2] if evictable else None

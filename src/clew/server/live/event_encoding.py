@@ -1,4 +1,4 @@
-"""An event's JSON, encoded once for all clients: an answer of 30 MB is held once, however many read it slowly."""
+"""An event's JSON is encoded once for all clients: an answer of 30 MB is in memory once, however many read it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from clew.server.models import bodies
 from clew.server.models.json_body import json_bytes
 from clew.store.records import StoredEvent
 
-PIECE_BYTES = 64 * 1024  # the most that a connection is given at once
+PIECE_BYTES = 64 * 1024  # the most that is written to a connection at once
 
-Parts = Sequence[bytes | memoryview]  # that make up one message
+Parts = Sequence[bytes | memoryview]  # joined, they are one message
 T = TypeVar("T")
 U = TypeVar("U")
 
 
 class EncodedEvent:
-    """One event. It lives as long as somebody has it to send."""
+    """One event. It stays in the encoder's cache as long as it is still to be sent to a client."""
 
     __slots__ = ("__weakref__", "data", "kind", "seq")
 
@@ -32,13 +32,13 @@ class EncodedEvent:
 
 
 class EventEncoder:
-    """One per daemon."""
+    """Encodes events, and remembers the large ones while they are being sent. A daemon has one."""
 
     def __init__(self) -> None:
         self._large: WeakValueDictionary[tuple[str, int], EncodedEvent] = WeakValueDictionary()
 
     def following(self, client: Client, run_id: str, after: int) -> AsyncGenerator[EncodedEvent, None]:
-        """A run's events after that one, as they become durable, up to the last."""
+        """The events of a run after the number `after`, as soon as each is on disk, up to the last one."""
 
         async def encode(stored: StoredEvent) -> EncodedEvent:
             return self.of(run_id, stored)
@@ -46,18 +46,18 @@ class EventEncoder:
         return map_stream(client.views.follow(run_id, after), encode)
 
     def of(self, run_id: str, stored: StoredEvent) -> EncodedEvent:
-        """A stored event never changes, so its run and sequence number identify it."""
+        """A stored event never changes, so its run and its sequence number are the key of the cache."""
         cached = self._large.get((run_id, stored.seq))
         if cached is not None:
             return cached
         event = EncodedEvent(stored.seq, stored.kind, json_bytes(bodies.event(stored)))
-        if len(event.data) >= LARGE_BYTES:  # a cache of smaller ones would cost more than it saves
+        if len(event.data) >= LARGE_BYTES:  # to cache smaller ones would cost more than it saves
             self._large[run_id, stored.seq] = event
         return event
 
 
 async def map_stream(source: AsyncGenerator[T, None], convert: Callable[[T], Awaitable[U]]) -> AsyncGenerator[U, None]:
-    """Each item converted. The original is not kept: clients may take long, and they share the converted one."""
+    """Converts each item. A variable would keep the original in memory while a slow client reads the converted item."""
     async with contextlib.aclosing(source):
         with contextlib.suppress(StopAsyncIteration):
             while True:

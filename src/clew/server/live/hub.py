@@ -1,6 +1,6 @@
-"""One task per daemon that learns what changed in the store, whichever process wrote it, and notifies all subscribers.
+"""One task per daemon that reads what changed in the store, whichever process wrote it, and notifies all subscribers.
 
-A write of this process wakes the task at once. Writes of other processes (the command line, a second daemon) are seen
+A write by this process wakes the task at once. Writes by other processes (the command line, a second daemon) are seen
 at the next poll.
 """
 
@@ -18,7 +18,7 @@ from clew.store.records import Changes
 
 POLL_S = 0.25
 RETRY_S = 1.0
-LATEST = 2**62  # higher than any version: there are no changes after it, so only the present version is returned
+LATEST = 2**62  # higher than any version: no changes come after it, so only the current version is returned
 
 
 class Subscriber(Protocol):
@@ -30,7 +30,7 @@ class Hub:
         self._client = client
         self._subscribers: set[Subscriber] = set()
         self._has_subscribers = asyncio.Event()
-        self._version: int | None = None  # up to which every subscriber was notified; None: not known
+        self._version: int | None = None  # all subscribers were notified up to this version; None: not known
 
     @contextlib.contextmanager
     def subscribed(self, subscriber: Subscriber) -> Iterator[None]:
@@ -44,12 +44,12 @@ class Hub:
                 self._has_subscribers.clear()
 
     def has_read(self, version: int) -> None:
-        """A subscriber has read the store itself, up to this version, and must still be notified of later ones."""
+        """A subscriber has read the store itself up to this version. It must still be notified about later ones."""
         if self._version is None or version < self._version:
             self._version = version
 
     async def run(self) -> None:
-        """Until it is cancelled. Polls only while there are subscribers: a new one reads what it lacks by itself."""
+        """Runs until it is cancelled. It polls only while there are subscribers: a new one first reads the store."""
         while True:
             if not self._subscribers:
                 self._version = None
@@ -60,11 +60,11 @@ class Hub:
             except ClewError as error:  # busy or full: the subscribers are notified after a later poll
                 if isinstance(error, StoreError) and error.kind == "lost":
                     return  # health.py logs it, and there will be no more changes
-                log.warning("what changed could not be read: %s", error.code)
+                log.warning("the changes could not be read: %s", error.code)
                 await asyncio.sleep(RETRY_S)
                 continue
             if self._version != asked:
-                continue  # meanwhile a subscriber came whose version is older than what was asked for
+                continue  # meanwhile a subscriber came with an older version than `asked`
             if asked is not None and changes.version != asked:
                 for subscriber in list(self._subscribers):
                     subscriber.changed(changes)

@@ -1,8 +1,8 @@
-"""What is held in memory for clients that have not read it yet, of all clients together.
+"""Limits how much memory is held for clients that have not read their data yet, over all clients together.
 
 A client's own queue is short (`watch.py`, `event_encoding.py`), but one answer may be as large as a conversation. So
-large pieces are counted here; one that several clients wait for counts once. When too much is held, the clients that
-have been stuck for the longest time are disconnected. They reconnect, and say what they have.
+large pieces are counted here; a piece that several clients wait for counts once. When too much is held, the clients
+that have been stuck for the longest time are disconnected. They reconnect and say which events they have.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from typing import Any, Protocol
 from starlette.types import Scope
 
 LARGE_BYTES = 64 * 1024  # smaller pieces are bounded by the number of connections
-MAX_UNSENT_BYTES = 32_000_000  # or one answer that is larger
-CONNECTION = "clew.connection"  # in a request's scope: the connection that it came by
+MAX_UNSENT_BYTES = 32_000_000  # one answer may be larger
+CONNECTION = "clew.connection"  # the key in a request's scope for the connection that received it
 
 
 class Connected(Protocol):
-    """What is known of a connection of `connections.py`."""
+    """What is used of a connection of `connections.py`."""
 
     transport: asyncio.Transport
-    paused_at: float | None  # since when its send buffer is full; None: there is room
+    paused_at: float | None  # when its send buffer became full; None: it has room
 
 
 class SendBuffers:
-    """One per daemon."""
+    """The buffers of all clients of a daemon."""
 
     def __init__(self, max_bytes: int = MAX_UNSENT_BYTES) -> None:
         self._max_bytes = max_bytes
         self._clients: list[ClientBuffer] = []
-        self._holders: Counter[int] = Counter()  # how many clients hold a piece, by the piece's identity
+        self._holders: Counter[int] = Counter()  # by the id() of a piece: how many clients still need it
         self.held_bytes = 0
 
     @contextmanager
     def buffer_for(self, scope: Scope) -> Iterator[ClientBuffer]:
-        """A client that may be sent large pieces, until it disconnects."""
+        """The buffer of one client, until it disconnects."""
         buffer = ClientBuffer(self, scope.get(CONNECTION))
         self._clients.append(buffer)
         try:
@@ -59,7 +59,7 @@ class SendBuffers:
             self.held_bytes -= len(piece)
 
     def make_room(self, newest: ClientBuffer) -> None:
-        """Disconnects the clients that have been stuck the longest, as long as too much is held."""
+        """While too much is held, disconnects the client that has been stuck the longest."""
         while self.held_bytes > self._max_bytes:
             stuck = [each for each in self._clients if each is not newest and each.is_stuck]
             if not stuck:
@@ -84,7 +84,7 @@ class ClientBuffer:
         self._all.make_room(self)
 
     def release(self, piece: bytes | None = None) -> None:
-        """That piece was sent; without an argument, all of them were."""
+        """Call this when the piece was sent; without an argument, when all were."""
         released = [each for each in self._pieces if piece is None or each is piece]
         self._pieces = [each for each in self._pieces if not (piece is None or each is piece)]
         for each in released:

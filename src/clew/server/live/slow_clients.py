@@ -1,7 +1,7 @@
-"""A client that stops reading is disconnected: else what waits for it would be held for ever, and so would its place.
+"""Disconnects clients that stop reading: else their unsent data and their connection would be held for ever.
 
-A transport only tells how much it still holds, so it is checked periodically. A client has read something if its buffer
-got smaller or empty between two checks, or if its writer was allowed to continue.
+A transport only says how much it still holds, so it is checked periodically. A client has read something if its buffer
+got smaller between two checks, or if its writer was allowed to continue.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ POLL_S = 1.0
 
 
 class WatchedConnection(Protocol):
-    """What is known of a connection of `connections.py`."""
+    """What is used of a connection of `connections.py`."""
 
     transport: asyncio.Transport
     stall_limit_s: float  # how long its client may read nothing
@@ -24,11 +24,11 @@ class WatchedConnection(Protocol):
 
 
 class BufferState(Record):
-    """What was seen of a connection at the last check."""
+    """The state of a connection at the last check."""
 
     held_bytes: int
     resumed: int
-    since: float  # the last time when its client had read something
+    since: float  # the last check at which its client had read something
 
 
 class SlowClients:
@@ -39,13 +39,13 @@ class SlowClients:
         self._waiting: dict[WatchedConnection, BufferState] = {}
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         while True:
             await asyncio.sleep(POLL_S)
             self.check(asyncio.get_running_loop().time())
 
     def check(self, now: float) -> None:
-        """Disconnects the clients that have read nothing for as long as they may."""
+        """Disconnects the clients that have read nothing for their time limit."""
         before, self._waiting = self._waiting, {}
         for connection in list(self._connections):
             held = connection.transport.get_write_buffer_size()
@@ -60,7 +60,7 @@ class SlowClients:
                 self._waiting[connection] = BufferState(held, connection.resumed, since)
 
     def end(self, now: float, *, stuck_s: float) -> None:
-        """When the daemon ends: disconnects the clients that have read nothing for so long already."""
+        """Called at shutdown: disconnects the clients that have read nothing for `stuck_s`."""
         for connection, seen in self._waiting.items():
             if now - seen.since >= stuck_s:
                 connection.transport.abort()

@@ -1,7 +1,7 @@
-"""The events of one thread for one page: of every run that is live or starts later, after what the page has already.
+"""The events of one thread for one page: of every run that is live or starts later, without those that the page has.
 
-Each run is followed by a task of its own from when it starts, so a long queue costs nothing. Little is buffered for the
-page: a slow page delays its own reading and nothing else.
+When a run starts, a task of its own begins to follow it, so a long queue costs nothing. Little is buffered for the
+page: a slow page delays only the reading for itself.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from clew.server.live.event_encoding import EncodedEvent, EventEncoder
 from clew.server.live.send_buffers import ClientBuffer
 from clew.server.models.problems import log
 
-RUNS_READ = 100  # the newest: those that started and ended between two reads are among them
+RUNS_READ = 100  # the newest runs: those that started and ended between two reads are among them
 MAX_QUEUED = 1_000
-MAX_FOLLOWED = 8  # runs at once; only one run of a thread runs at a time, so the others are over
+MAX_FOLLOWED = 8  # runs at once; a thread has only one active run, so the others have ended
 STARTED = LIVE - {RunStatus.QUEUED}
-MAX_WAITING_BYTES = 128 * 1024  # of one page's events, or one event that is larger
+MAX_WAITING_BYTES = 128 * 1024  # of the events that wait for one page; one event may be larger
 BATCH_BYTES = 64 * 1024
 RETRY_S = 1.0
 
@@ -30,7 +30,7 @@ Batch = tuple[str, list[EncodedEvent]]  # a run and some of its events, in order
 
 
 class ThreadWatch:
-    """Started with `start`, ended with `close`. `ready` is called when there is something to take."""
+    """Call `start` first and `close` at the end. It calls `ready` when there are events to `take`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class ThreadWatch:
         self._waiting_bytes = 0
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._handled: set[str] = set()  # runs that are followed, or were over before the page connected
+        self._handled: set[str] = set()  # runs that are followed, or had ended before the page connected
         self._queued: list[str] = []  # runs that were seen queued and are not followed yet
         self._slots = asyncio.Semaphore(MAX_FOLLOWED)
         self._changed = asyncio.Event()
@@ -63,7 +63,7 @@ class ThreadWatch:
         self._spawn(self._follow_new_runs())
 
     def changed(self) -> None:
-        """The thread changed: a run may have begun."""
+        """Call this when the thread changed: a run may have started."""
         self._changed.set()
 
     def take(self) -> Batch | None:
@@ -108,8 +108,8 @@ class ThreadWatch:
             first = False
 
     async def _runs_to_follow(self, *, first: bool) -> list[str]:
-        """The oldest first. Runs that were over before the page connected are followed only if it asks for them."""
-        # The newest are read first: a run that ends meanwhile is still live among them, so it is not taken for over.
+        """The oldest first. Runs that had ended before the page connected are followed only if the page names them."""
+        # The newest runs are read first: a run that ends between the reads is still live in this one.
         newest = await self._client.runs(thread=self._thread, limit=RUNS_READ)
         started = await self._client.runs(thread=self._thread, statuses=STARTED, limit=RUNS_READ)
         waiting = await self._client.runs(thread=self._thread, statuses=(RunStatus.QUEUED,), limit=MAX_QUEUED)
@@ -143,7 +143,7 @@ class ThreadWatch:
                 return
 
     async def _enqueue(self, run_id: str, event: EncodedEvent) -> None:
-        """Waits while enough is queued for the page already."""
+        """Waits while the page's queue is full."""
         self._buffer.hold(event.data)
         await self._has_room.wait()
         self._waiting.append((run_id, event))

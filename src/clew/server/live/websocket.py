@@ -1,4 +1,4 @@
-"""The WebSocket, one per page. It carries changes of all threads, and the events of the thread that the page shows."""
+"""The WebSocket; each page has one. It carries changes of all threads, and the events of the thread that is shown."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ POLICY_VIOLATION = 1008  # the close codes of RFC 6455
 SERVICE_RESTART = 1012
 TRY_AGAIN_LATER = 1013
 MAX_VERSION = 2**62
-MAX_RUNS = 1_000  # that a page may name in one message
+MAX_RUNS = 1_000  # how many a page may name in one message
 
 
 class InvalidMessage(Exception):
-    """The page sent something that the protocol does not have."""
+    """The page sent a message that the protocol does not define."""
 
 
 @router.websocket("/api/live")
@@ -56,7 +56,7 @@ async def live(socket: WebSocket) -> None:
 
 
 class PageSocket:
-    """A page that is connected. Unsent changes are kept by thread, only the newest of each, so they cannot pile up."""
+    """A connected page. Only the newest unsent change of each thread is kept, so changes cannot fill the memory."""
 
     def __init__(self, socket: WebSocket, shared: SharedState, buffer: ClientBuffer) -> None:
         self._socket = socket
@@ -69,11 +69,11 @@ class PageSocket:
         self._ready = asyncio.Event()
 
     async def run(self, after: int | None) -> None:
-        """Until the page disconnects, the daemon closes, or something fails."""
+        """Runs until the page disconnects, the daemon closes, or something fails."""
         hub: Hub = self._shared.hub
         with hub.subscribed(self):
             first = await self._shared.client.views.changes(LATEST if after is None else after)
-            if after is not None and after > first.version:  # it was of another store
+            if after is not None and after > first.version:  # the page's version is from another store
                 first = await self._shared.client.views.changes(0)
             hub.has_read(first.version)
             await self._send({"type": "hello", "version": first.version, "daemon": self._shared.daemon_id})
@@ -92,7 +92,7 @@ class PageSocket:
                     await self._watch.close()
 
     def changed(self, changes: Changes) -> None:
-        """Keeps what the page was not sent yet; a later state of a thread replaces an earlier one."""
+        """Keeps what was not sent to the page yet. A later state of a thread replaces an earlier one."""
         if changes.version <= self._version:
             return
         self._version = changes.version
@@ -150,7 +150,7 @@ class PageSocket:
         try:
             found = await client.find(thread)
         except NotFound:
-            return  # deleted in the meantime; the page is notified by `changed`
+            return  # it was deleted in the meantime; `changed` notifies the page
         self._watch = ThreadWatch(client, found, after, self._shared.encoder, self._buffer, self._ready.set)
         self._watch.start()
 
@@ -161,7 +161,7 @@ class PageSocket:
         self._buffer.release(data)
 
     async def _send_parts(self, parts: Parts) -> None:
-        """Waits until the page has room. Raises when slow_clients.py disconnects a page that reads nothing."""
+        """Waits while the send buffer is full. Raises when slow_clients.py disconnects a page that reads nothing."""
         if PARTS in self._socket.scope.get("extensions", {}):
             await self._socket.send({"type": "websocket.send", PARTS: parts})
         else:
@@ -189,7 +189,7 @@ def _message(received: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _watched(message: Mapping[str, Any]) -> tuple[str | None, dict[str, int]]:
-    """The thread, and the last event that the page has of each of its runs."""
+    """The thread, and for each of its runs the number of the last event that the page has."""
     thread, after = message.get("thread"), message.get("after") or {}
     if not (thread is None or isinstance(thread, str)) or not isinstance(after, dict) or len(after) > MAX_RUNS:
         raise InvalidMessage("watch needs a thread and its runs")

@@ -1,1 +1,1 @@
-"""What is sent over HTTP: requests, responses, problem details."""
+"""The bodies of requests and responses, and problem details."""

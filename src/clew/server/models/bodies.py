@@ -1,4 +1,4 @@
-"""Records as the JSON objects of docs/http.md, built as plain dicts; schemas.py describes them."""
+"""Turns records into the JSON objects of docs/http.md, as plain dicts; schemas.py describes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests and responses of hooks. `clew.api.hooks` builds the responses; the tests check them against these models."""
+"""The bodies of hooks. `clew.api.hooks` builds the responses, and the tests check them against these models."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SessionState = Literal["running", "resumable", "fresh"]
 class HookReceipt(ResponseModel):
     """What became of a forge's message."""
 
-    id: str | None = Field(description="Of the event, if it was received")
+    id: str | None = Field(description="The event's id, if it was received")
     state: Literal["received", "duplicate", "ignored"]
 
 
 class HookReset(RequestModel):
-    agent: Annotated[PrintableText, Field(min_length=1, max_length=40, description="As the settings name it")]
+    agent: Annotated[PrintableText, Field(min_length=1, max_length=40, description="Its name in the settings")]
     repo: Annotated[PrintableText, Field(min_length=3, max_length=201, description="owner/name")]
-    number: int = Field(ge=1, le=2**63 - 1, description="Of the issue or pull request")
+    number: int = Field(ge=1, le=2**63 - 1, description="The number of the issue or pull request")
 
 
 class HookDropped(ResponseModel):
@@ -40,13 +40,13 @@ class HookEvent(ResponseModel):
     delivery: str = Field(description="The forge's own id of the message")
     kind: str
     repo: str
-    number: int | None = Field(description="Of the issue or pull request; null for an event of a branch")
+    number: int | None = Field(description="The issue's or pull request's number; null for an event of a branch")
     branch: str | None
-    actor: str = Field(description="Who did it")
+    actor: str = Field(description="The user who caused the event")
     title: str
     url: str
     state: EventState
-    why: str | None = Field(description="Why no agent was woken, or what became of the work trees that were cleaned up")
+    why: str | None = Field(description="Why no agent was started, or what became of a closed issue's work trees")
     tries: int
     jobs: list[str] = Field(description="The ids of its jobs")
     received_at: Time
@@ -54,18 +54,18 @@ class HookEvent(ResponseModel):
 
 
 class HookSession(ResponseModel):
-    """A key and the session that it leads to."""
+    """A session key and its session."""
 
     key: str
     agent: str
     repo: str
     number: int
     forge: ForgeName | None
-    state: SessionState = Field(description="What the next event would find")
+    state: SessionState = Field(description="What the next event would do: wait, resume, or start a fresh session")
     session_id: str | None
     thread_id: str
     branch: str | None
-    last_event: HookEvent | None = Field(description="The last one that woke the agent")
+    last_event: HookEvent | None = Field(description="The last event that started the agent")
     created_at: Time
     used_at: Time
 
@@ -123,7 +123,7 @@ class HookForge(ResponseModel):
 
 
 class HookSettings(ResponseModel):
-    is_used: bool = Field(description="There are rules, sessions or events")
+    is_used: bool = Field(description="Whether there are rules, sessions or events")
     work: int = Field(description="How many jobs this daemon runs at once")
     agents: list[HookAgent]
     repos: list[HookRepo]

@@ -1,4 +1,4 @@
-"""Jobs as they come in and go out. `JobView.to_json` in api/jobs.py builds what goes out; tests compare the two."""
+"""The bodies of jobs. `JobView.to_json` in api/jobs.py builds the responses, and the tests check them against these."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Status = Literal["queued", "running", "waiting", "blocked", "conflict", "succeed
 RFC_3339 = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$"
 
 
-def _a_time(text: str) -> str:
-    seconds_of(text)
+def _valid_time(text: str) -> str:
+    epoch_seconds(text)
     return text
 
 
-def seconds_of(text: str) -> float:
-    """A time as epoch seconds. Raises ValueError."""
+def epoch_seconds(text: str) -> float:
+    """Raises ValueError."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except OverflowError:
@@ -29,7 +29,7 @@ def seconds_of(text: str) -> float:
 
 Moment = Annotated[
     str,
-    AfterValidator(_a_time),
+    AfterValidator(_valid_time),
     Field(pattern=RFC_3339, description="RFC 3339", examples=["2026-01-31T12:00:00Z"]),
 ]
 Key = Annotated[
@@ -43,25 +43,25 @@ class NewJob(RequestModel):
     cwd: Cwd
     agent: Agent | None = None
     model: Model | None = None
-    permissions: Permissions | None = Field(None, description="What the agent may do; left out: edits")
+    permissions: Permissions | None = Field(None, description="What the agent may do; default: edits")
     trust: Trust | None = None
     key: Key | None = None
-    timeout_s: Seconds | None = Field(None, description="Of one run; then it is resumed. Left out: 1800")
-    retries: int | None = Field(None, ge=0, le=1000, description="After trouble, in a row. Left out: 3")
-    max_resumes: int | None = Field(None, ge=0, le=1000, description="Of one session. Left out: 10")
-    max_runs: int | None = Field(None, ge=1, le=1000, description="In all. Left out: 50")
+    timeout_s: Seconds | None = Field(None, description="How long one run may take; then it is resumed. Default: 1800")
+    retries: int | None = Field(None, ge=0, le=1000, description="How many runs in a row may fail. Default: 3")
+    max_resumes: int | None = Field(None, ge=0, le=1000, description="How often one session is resumed. Default: 10")
+    max_runs: int | None = Field(None, ge=1, le=1000, description="How many runs the job may have. Default: 50")
     max_age_s: Seconds | None = Field(
         None,
-        description="Of a session, from its last event. Left out: the setting max_age, else 3600",
+        description="A session is not resumed so long after its last event. Default: the setting max_age, else 3600",
     )
-    delay_s: Seconds | None = Field(None, description="It does not begin before so long from now")
-    deadline_at: Moment | None = Field(None, description="It is given up then")
-    checkpoint: bool | None = Field(None, description="Keep the work tree in refs/clew/jobs/ID; wants a git repository")
+    delay_s: Seconds | None = Field(None, description="The job does not start before this time has passed")
+    deadline_at: Moment | None = Field(None, description="The job is given up at this time")
+    checkpoint: bool | None = Field(None, description="Keep the work tree in refs/clew/jobs/ID; needs a git repository")
 
 
 class JobRetry(RequestModel):
-    restore: bool | None = Field(None, description="Put the files of the last checkpoint back first")
-    keep: bool | None = Field(None, description="Go on with the files as they are")
+    restore: bool | None = Field(None, description="Restore the files of the last checkpoint first")
+    keep: bool | None = Field(None, description="Continue with the files as they are now")
 
 
 class Limits(ResponseModel):
@@ -78,16 +78,16 @@ class Job(ResponseModel):
 
     id: str
     status: Status
-    runs: int = Field(description="How many it had so far")
-    resume_count: int = Field(description="Resumed runs, over all its sessions")
+    runs: int = Field(description="How many runs it has had")
+    resume_count: int = Field(description="How many of its runs resumed a session")
     session_id: str | None
     session_saved_at: Time | None
     reason: str | None = Field(description="Why its last fresh run was fresh")
-    outcome: str | None = Field(description="Of its last run")
+    outcome: str | None = Field(description="The outcome of its last run")
     result: str | None = Field(description="The answer, when it succeeded")
     error: RunError | None
-    stderr_tail: str = Field(description="Of the last run's agent, when the job failed")
-    conflicts: list[str] = Field(description="Files that are not as the job left them")
+    stderr_tail: str = Field(description="The end of the last agent's stderr, when the job failed")
+    conflicts: list[str] = Field(description="Files that somebody else changed since the job's last checkpoint")
     prompt: str
     cwd: str
     agent: str
@@ -96,39 +96,39 @@ class Job(ResponseModel):
     key: str | None
     checkpoint: bool
     limits: Limits
-    tries: int = Field(description="How often it was queued by somebody")
+    tries: int = Field(description="How often it was submitted or retried")
     thread_id: str = Field(description="Its conversation: GET /api/threads/{thread}/view")
     thread: str
     run_id: str | None = Field(description="Its newest run")
     worker: str | None
     cancel_requested: bool
     usage: Usage
-    cost_usd: float = Field(description="Of all its runs")
+    cost_usd: float = Field(description="The cost of all its runs")
     created_at: Time
     not_before: Time | None
     started_at: Time | None
-    wake_at: Time | None = Field(description="While it waits: until then")
+    wake_at: Time | None = Field(description="While it waits: when it continues")
     ended_at: Time | None
-    no_worker: str | None = Field(description="It waits, and nobody is there to take it up: what to do")
+    no_worker: str | None = Field(description="What to do when the job is waiting and no worker is running")
 
 
 class Marker(ResponseModel):
-    """How far a job has come: one whole message of the agent's."""
+    """A step of a job's progress: one complete message of the agent."""
 
-    number: int = Field(description="From 1, over all runs")
-    run: int | None = Field(description="Which of the job's runs, from 1")
+    number: int = Field(description="Counted from 1 over all runs")
+    run: int | None = Field(description="The number of the job's run, from 1")
     run_id: str | None
-    message_id: str | None = Field(description="The agent's own, where it has them")
+    message_id: str | None = Field(description="The agent's own id of the message, if it has ids")
     at: Time
-    text: str = Field(description="Its first 200 characters; empty: not known any more")
+    text: str = Field(description="The first 200 characters of the message; empty: they are no longer stored")
 
 
 class ShownJob(Job):
-    """A job, and how far it has come."""
+    """A job and its progress."""
 
     markers: list[Marker] = Field(description="The newest 1000, the oldest first")
 
 
 class JobList(ResponseModel):
     items: list[Job]
-    workers: int = Field(description="How many are alive that take submitted jobs")
+    workers: int = Field(description="How many workers are alive that run submitted jobs")

@@ -1,4 +1,4 @@
-"""JSON as it is sent. Agents may print anything, also a lone surrogate: such a text is escaped, not refused."""
+"""Writes JSON. Agents may print anything, also a lone surrogate: such a text is escaped, not refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 
 
 def stamp(at: float | None) -> str | None:
-    """A time as RFC 3339 in UTC, with milliseconds; one that is out of range becomes the first or the last possible."""
+    """A time as RFC 3339 in UTC with milliseconds. A time that is out of range becomes the first or last possible."""
     if at is None or at != at:
         return None
     try:

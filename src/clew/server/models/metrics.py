@@ -1,4 +1,4 @@
-"""The figures of /metrics as Prometheus' metric families, written in its text format 0.0.4."""
+"""The figures of /metrics as metric families of Prometheus, in its text format 0.0.4."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clew.store.records import RunTotals
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ROUND_BUCKETS = (1, 2, 3, 5, 8, 13, 21)
-TOKEN_FIELDS = {  # the label `type`, and the field of a usage record
+TOKEN_FIELDS = {  # from the label `type` to the field of a usage record
     "input": "input_tokens",
     "output": "output_tokens",
     "cache_read": "cache_read_input_tokens",
@@ -59,14 +59,14 @@ def of_runs(tallies: Sequence[RunTotals], live: int) -> list[Metric]:
     ]
     costs = [((row.kind, row.agent), row.cost_usd) for row in tallies]
     return [
-        _counter("clew_runs_total", "Runs that ended, by how.", (*host, "outcome"), outcomes),
+        _counter("clew_runs_total", "Runs that ended, by outcome.", (*host, "outcome"), outcomes),
         _counter("clew_runs_resumed_total", "Ended runs that resumed a session.", host, resumed),
-        _counter("clew_runs_fresh_total", "Ended runs in a fresh session, by why.", (*host, "reason"), fresh),
+        _counter("clew_runs_fresh_total", "Ended runs in a fresh session, by reason.", (*host, "reason"), fresh),
         CounterMetricFamily(
             "clew_fallbacks_total", "Runs that began in a session and ended in a fresh one.", fallbacks
         ),
-        _counter("clew_tokens_total", "Tokens of ended runs; input is what was not cached.", (*host, "type"), tokens),
-        _counter("clew_cost_usd_total", "What agents report that ended runs cost. Some report none.", host, costs),
+        _counter("clew_tokens_total", "Tokens of ended runs; input is without the cache.", (*host, "type"), tokens),
+        _counter("clew_cost_usd_total", "Cost of ended runs as agents report it. Some report none.", host, costs),
         GaugeMetricFamily("clew_runs_live", "Runs that are queued, running or waiting.", live),
     ]
 
@@ -89,19 +89,21 @@ def of_reviews(found: ReviewMeasures) -> list[Metric]:
     ]
     misses = [((reason,), count) for reason, count in sorted(found.misses.items())]
     return [
-        CounterMetricFamily("clew_reviews_total", "Reviews with a round that is over.", found.reviews),
+        CounterMetricFamily("clew_reviews_total", "Reviews with a round that has ended.", found.reviews),
         _counter(
-            "clew_review_rounds_total", "Rounds that are over, by whether a session was resumed.", ("resumed",), rounds
+            "clew_review_rounds_total", "Rounds that ended, by whether a session was resumed.", ("resumed",), rounds
         ),
         CounterMetricFamily("clew_review_rounds_failed_total", "Rounds that failed.", found.failed),
         _counter("clew_review_follow_ups_total", "Rounds after the first, by model.", ("model", "resumed"), by_model),
-        _counter("clew_review_misses_total", "Rounds after the first that began fresh, by why.", ("reason",), misses),
+        _counter(
+            "clew_review_misses_total", "Rounds after the first in a fresh session, by reason.", ("reason",), misses
+        ),
         CounterMetricFamily(
             "clew_review_fallbacks_total", "Rounds that began in a session and ended in a fresh one.", found.fallbacks
         ),
         SummaryMetricFamily(
             "clew_review_session_age_at_expiry_seconds",
-            "How long sessions had not been used when they were too old.",
+            "How long sessions had not been used when they were too old to resume.",
             len(ages),
             sum(ages),
         ),
@@ -113,8 +115,8 @@ def of_reviews(found: ReviewMeasures) -> list[Metric]:
             lambda path: path.usage.shown_tokens,
         ),
         _by_path(found, "clew_review_units_per_round", "Tokens weighted by price.", lambda path: path.units),
-        _by_path(found, "clew_review_seconds_per_round", "From a round's start to its end.", lambda path: path.seconds),
-        _by_path(found, "clew_review_cost_usd_per_round", "As the agent reports it.", lambda path: path.cost_usd),
+        _by_path(found, "clew_review_seconds_per_round", "The duration of a round.", lambda path: path.seconds),
+        _by_path(found, "clew_review_cost_usd_per_round", "Cost as agents report it.", lambda path: path.cost_usd),
     ]
 
 
@@ -122,13 +124,13 @@ def of_hooks(sessions: Mapping[tuple[str, str, str], int], events: Mapping[tuple
     return [
         _gauge(
             "clew_hook_sessions",
-            "Sessions of hooks, by what the next event would find.",
+            "Sessions of hooks, by what the next event would do.",
             ("repo", "agent", "state"),
             sorted(sessions.items()),
         ),
         _gauge(
             "clew_hook_events",
-            "What forges told and is still kept, by what became of it.",
+            "Events of forges that are still stored, by state.",
             ("forge", "state"),
             sorted(events.items()),
         ),
@@ -144,7 +146,7 @@ def _gauge(name: str, help_text: str, labels: Sequence[str], rows: Rows) -> Metr
 
 
 def _summed(family: CounterMetricFamily | GaugeMetricFamily, rows: Rows) -> Metric:
-    """One sample for each set of labels, in order. A label is text from outside, which may hold a lone surrogate."""
+    """One sample for each set of labels, in order. A label is text from outside, which may contain a lone surrogate."""
     sums: dict[tuple[str, ...], float] = {}
     for labels, count in rows:
         key = tuple(label.encode("utf-8", "replace").decode() for label in labels)
@@ -162,10 +164,11 @@ def _by_path(found: ReviewMeasures, name: str, help_text: str, total: Callable[[
 
 
 def _rounds_per_review(reviews: Mapping[int, int]) -> Metric:
-    """The reviews as they are now: one that is followed up moves to another bucket."""
+    """Counts the reviews as they are now: another round moves a review to another bucket."""
     buckets = [
-        (str(most), float(sum(count for rounds, count in reviews.items() if rounds <= most))) for most in ROUND_BUCKETS
+        (str(limit), float(sum(count for rounds, count in reviews.items() if rounds <= limit)))
+        for limit in ROUND_BUCKETS
     ]
     buckets.append(("+Inf", float(sum(reviews.values()))))
     total = sum(rounds * count for rounds, count in reviews.items())
-    return HistogramMetricFamily("clew_review_rounds_per_review", "Rounds that reviews have by now.", buckets, total)
+    return HistogramMetricFamily("clew_review_rounds_per_review", "How many rounds reviews have.", buckets, total)

@@ -1,4 +1,4 @@
-"""The OpenAPI document, and the problems that every call can answer with."""
+"""The OpenAPI document, and the responses that several routes declare."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from clew.server.models.schemas import Problem
 DESCRIPTIONS = {
     400: "The request is not valid HTTP or JSON",
     401: "The token is missing or wrong; of a hook: the signature is",
-    403: "The `Origin` is another one, or the directory is outside of the allowed roots",
+    403: "The `Origin` is foreign, or the directory is outside the allowed roots",
     404: "There is no such thread, turn, run, question, job, review or round; or no secret for hooks is set",
     405: "The address does not allow this method",
-    409: "A run is live, or what is to be changed is over already",
+    409: "A run is live, or the thing to change has already ended",
     413: "The body is too large",
     414: "The address is too long",
     415: "The body is not JSON",
@@ -44,14 +44,27 @@ cookie and a key. Times are RFC 3339 in UTC with milliseconds; ids are opaque; `
 
 
 def fails(*statuses: int, body: bool = True) -> dict[int | str, dict[str, Any]]:
-    """The problems that a call can answer with: those of any call, and these."""
+    """The problems that a call can answer with: those of every call, and `statuses`."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     all_statuses = sorted({*ANY_CALL, *(WITH_BODY if body else ()), *statuses})
     return {status: {"description": DESCRIPTIONS[status], "content": content} for status in all_statuses}
 
 
+def located(status: int, what: str) -> dict[int | str, dict[str, Any]]:
+    """The response has the address of what was created."""
+    return {status: {"headers": {"Location": {"schema": {"type": "string"}, "description": f"The {what}'s address"}}}}
+
+
+def returns(description: str, media_type: str, **schema: Any) -> dict[int | str, dict[str, Any]]:
+    """The body of a successful response that is not JSON."""
+    return {200: {"description": description, "content": {media_type: schema}}}
+
+
+TEXT = {"type": "string"}
+
+
 def install(app: FastAPI) -> None:
-    """The document is made once, when it is first asked for."""
+    """The document is made once, when it is first requested."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import logging
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -25,9 +26,9 @@ from clew.server.models.json_body import json_bytes
 log = logging.getLogger("clew.server")
 
 MEDIA_TYPE = "application/problem+json"
-MAX_FIELD_ERRORS = 10  # that are listed; the others are only counted
+MAX_FIELD_ERRORS = 10  # how many are listed; the others are only counted
 
-# The first class that matches counts, so subclasses stand before their base classes.
+# The first class that matches counts, so subclasses come before their base classes.
 STATUS_OF: tuple[tuple[type[errors.ClewError], int], ...] = (
     (errors.NotFound, 404),
     (errors.Conflict, 409),
@@ -37,7 +38,7 @@ STATUS_OF: tuple[tuple[type[errors.ClewError], int], ...] = (
     (errors.AgentError, 503),
 )
 
-# For the server's own refusals, which are no ClewErrors.
+# The server's own refusals are not ClewErrors, so their codes are here.
 CODES = {
     400: "bad_request",
     401: "unauthorized",
@@ -63,7 +64,7 @@ PATH_ERRORS = frozenset(
 
 
 class RequestRefused(Exception):
-    """The server itself refuses a request: because of who asks, from where, or how much is sent."""
+    """The server refuses a request because of who sends it, from where, or how large it is."""
 
     def __init__(
         self, status: int, detail: str, *, hint: str | None = None, headers: Mapping[str, str] | None = None
@@ -112,7 +113,7 @@ def of_error(error: errors.ClewError) -> Response:
 
 
 def of_os_error(error: OSError) -> Response:
-    """The path that was asked for cannot be used, or the machine is in a bad state."""
+    """Either the path in the request cannot be used, or the machine is in a bad state (a full disk, for example)."""
     if error.errno in PATH_ERRORS:
         return problem(422, f"The path cannot be used: {error.strerror}.")
     log_unexpected(error, "the operating system refused")
@@ -125,13 +126,24 @@ def unexpected() -> Response:
 
 
 def log_unexpected(error: BaseException, what: str) -> None:
-    """Logs where it happened and its class; neither its message nor any value."""
+    """Logs the error's class and where it happened, but neither its message nor any value."""
     frames = "".join(traceback.format_tb(error.__traceback__)).rstrip()
     log.error("%s: unexpected %s\n%s", what, type(error).__name__, frames)
 
 
+@contextmanager
+def failures_logged(what: str) -> Iterator[None]:
+    """For work that is repeated: after a failure the daemon still serves, and the next try may succeed."""
+    try:
+        yield
+    except errors.ClewError as error:
+        log.warning("%s: %s", what, error.code)
+    except Exception as error:  # noqa: BLE001 - whatever failed, the daemon continues
+        log_unexpected(error, what)
+
+
 def invalid(found: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> Response:
-    """The first error is the detail, the first ten are `errors`. `fields`: those that the body may have."""
+    """The detail is the first error, and `errors` lists the first ten. `fields` are those that the body may have."""
     if any(error.get("type") == "json_invalid" for error in found):
         return problem(400, "The body is not JSON.")
     described = request_errors.field_errors(found[:MAX_FIELD_ERRORS], fields)
@@ -143,50 +155,38 @@ def invalid(found: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> R
 
 
 def _fields_of_body(request: Request) -> tuple[str, ...]:
-    """The fields that the called route's body may have."""
+    """The fields that the body of this route may have."""
     body = getattr(request.scope.get("route"), "body_field", None)
     model = getattr(getattr(body, "field_info", None), "annotation", None)
     return tuple(getattr(model, "model_fields", ()))
 
 
 def install(app: FastAPI) -> None:
-    """Every failure of a call is answered with problem details."""
+    """From now on every failure of a call is answered with problem details."""
+    for kind in (errors.ClewError, RequestRefused, RequestValidationError, HTTPException, OSError, Exception):
+        app.add_exception_handler(kind, _answer)
 
-    async def on_error(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, errors.ClewError)
-        return of_error(error)
 
-    async def on_refusal(_request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestRefused)
-        return of_refusal(error)
-
-    async def on_invalid(request: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return invalid(error.errors(), _fields_of_body(request))
-
-    async def on_http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return _of_http(error, request)
-
-    async def on_os_error(request: Request, error: Exception) -> Response:
-        assert isinstance(error, OSError)
-        if request.scope["type"] == "websocket":
+async def _answer(request: Request, error: Exception) -> Response:
+    match error:
+        case errors.ClewError():
+            return of_error(error)
+        case RequestRefused():
+            return of_refusal(error)
+        case RequestValidationError():
+            return invalid(error.errors(), _fields_of_body(request))
+        case HTTPException():
+            return _of_http(error, request)
+        case OSError() if request.scope["type"] == "websocket":
             raise error  # no response can be sent
-        return of_os_error(error)
-
-    async def on_unexpected(_request: Request, _error: Exception) -> Response:
-        return unexpected()
-
-    app.add_exception_handler(errors.ClewError, on_error)
-    app.add_exception_handler(RequestRefused, on_refusal)
-    app.add_exception_handler(RequestValidationError, on_invalid)
-    app.add_exception_handler(HTTPException, on_http)
-    app.add_exception_handler(OSError, on_os_error)
-    app.add_exception_handler(Exception, on_unexpected)
+        case OSError():
+            return of_os_error(error)
+        case _:
+            return unexpected()
 
 
 def _of_http(error: HTTPException, request: Request) -> Response:
-    """What the framework itself refuses: an unknown route, a wrong method, a body that cannot be read."""
+    """The refusals of the framework: an unknown route, a wrong method, a body that cannot be read."""
     headers = {name.title(): value for name, value in (error.headers or {}).items()}
     if error.status_code == 404:
         return problem(404, "There is nothing at this address.", headers=headers)

@@ -1,4 +1,5 @@
-"""What is wrong with a request, in sentences: where, what, and what to do. Never the value: it may be a prompt."""
+"""Sentences about an invalid request: where the error is, what it is, and what to do. They never quote the value, which
+may be a prompt."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 from clew.core.record import Record
 
 Context = Mapping[str, Any]
-NAME_CHARS = 100  # shown of a field's name, which may be as long as the body
+NAME_CHARS = 100  # how much of a field's name is shown: it may be as long as the body
 
 
 class FieldError(Record):
@@ -19,7 +20,7 @@ class FieldError(Record):
     hint: str | None
 
 
-# By pydantic's type of the error. Each gets the place and the error's context.
+# The keys are pydantic's types of errors. Each function gets the place and the error's context.
 SENTENCES: dict[str, Callable[[str, Context], str]] = {
     "missing": lambda where, _: f"{where} is missing.",
     "extra_forbidden": lambda where, _: f"There is no field {where}.",
@@ -54,7 +55,7 @@ FORMATS = {"name": "name must begin with a letter or a digit and hold only lette
 
 
 def field_errors(errors: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> list[FieldError]:
-    """Each of pydantic's errors. `fields` are those that the body may have."""
+    """`errors` are pydantic's; `fields` are the names that the body may have."""
     return [_field_error(error, fields) for error in errors]
 
 

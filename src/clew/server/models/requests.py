@@ -12,18 +12,18 @@ Visibility = Literal["shared", "own"]
 
 
 def _unicode(text: str) -> str:
-    """JSON can hold a lone surrogate, which cannot be sent to an agent."""
+    """JSON can contain a lone surrogate, which cannot be sent to an agent."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise ValueError("holds half a character (a lone surrogate)") from None
+        raise ValueError("contains half a character (a lone surrogate)") from None
     return text
 
 
 def _printable(text: str) -> str:
     """For values that are used on a command line and in a log."""
     if not text.isprintable():
-        raise ValueError("holds characters that cannot be printed")
+        raise ValueError("contains characters that cannot be printed")
     return text
 
 
@@ -50,7 +50,7 @@ class RequestModel(BaseModel):
 
 class NewThread(RequestModel):
     cwd: Cwd
-    name: Name | None = Field(None, description="Default: made from the prompt")
+    name: Name | None = Field(None, description="Default: derived from the prompt")
     agent: Agent | None = None
     model: Model | None = None
     permissions: Permissions | None = Field(None, description="What the agent may do without asking")
@@ -77,9 +77,7 @@ class NewRun(RequestModel):
     model: Model | None = None
     instructions: Instructions | None = None
     force_fresh_session: bool | None = Field(None, description="Send the whole transcript to a new session")
-    timeout_s: float | None = Field(
-        None, gt=0, le=1e9, allow_inf_nan=False, description="The most that the run may take"
-    )
+    timeout_s: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False, description="How long the run may take")
 
 
 class RunChange(RequestModel):
@@ -99,7 +97,7 @@ class ForkRequest(RequestModel):
         None, ge=1, le=1_000_000, description="Copy up to this prompt and its answer; or name a `turn`"
     )
     turn: Id | None = Field(None, description="Copy up to this turn; a prompt with its answer")
-    name: Name | None = Field(None, description="Default: made from the old thread's name")
+    name: Name | None = Field(None, description="Default: derived from the old thread's name")
 
 
 class RetryRequest(TurnReference):

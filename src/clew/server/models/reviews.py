@@ -1,4 +1,4 @@
-"""Reviews as they come in and go out. `clew.api.reviews` builds what goes out; the tests hold it against these."""
+"""The bodies of reviews. `clew.api.reviews` builds the responses, and the tests check them against these models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RoundStatus = Literal["running", "done", "failed"]
 Severity = Literal["critical", "high", "medium", "low", "info"]
 State = Literal["open", "fixed", "withdrawn"]
 
-PATHS_BYTES = 100_000  # of all paths together: they go on a command line
+PATHS_BYTES = 100_000  # of all paths together, because they are passed on a command line
 
 
 def _file_name(text: str) -> str:
@@ -37,47 +37,48 @@ Base = Annotated[
     PrintableText, Field(min_length=1, max_length=500, description="A branch, tag or commit to compare with")
 ]
 Message = Annotated[UnicodeText, Field(max_length=100_000, description="The author's reply to the earlier findings")]
-Focus = Annotated[UnicodeText, Field(max_length=20_000, description="What to look at most of all")]
-Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False, description="Wall clock of each run of the round")]
-Resume = Annotated[bool, Field(description="false: in a fresh session, with all earlier rounds. Left out: the setting")]
+Focus = Annotated[UnicodeText, Field(max_length=20_000, description="What the reviewer should look at first")]
+Seconds = Annotated[
+    float, Field(gt=0, le=1e9, allow_inf_nan=False, description="How long each run of the round may take")
+]
+Resume = Annotated[
+    bool, Field(description="false: use a fresh session and send it all earlier rounds. Default: the setting")
+]
 
 
 class NewRound(RequestModel):
     message: Message | None = None
-    agent: Agent | None = Field(None, description="Another one than the review's, for this round")
-    model: Model | None = Field(None, description="Another one than the review's; it has a session of its own")
+    agent: Agent | None = Field(None, description="For this round, instead of the review's agent")
+    model: Model | None = Field(None, description="Instead of the review's model; each model has its own session")
     resume: Resume | None = None
     timeout_s: Seconds | None = None
 
 
-NOTHING_SAID = NewRound(agent=None, model=None)
-
-
 class ReviewSpec(NewRound):
-    cwd: Cwd | None = Field(None, description="In the repository; needed unless previous_review_id is given")
+    cwd: Cwd | None = Field(None, description="A directory in the repository; required without previous_review_id")
     paths: Paths | None = None
     base: Base | None = None
-    scope: Scope | None = Field(None, description="Which changes; left out: all that is not committed")
+    scope: Scope | None = Field(None, description="Which changes to review; default: all that are not committed")
     focus: Focus | None = None
-    previous_review_id: Id | None = Field(None, description="This is the next round of that review")
+    previous_review_id: Id | None = Field(None, description="Start the next round of this review instead of a new one")
 
 
 class Finding(ResponseModel):
     id: str
     severity: Severity
     file: str | None
-    line: int | None = Field(description="In the file as it was in that round")
+    line: int | None = Field(description="The line in the file as it was in that round")
     title: str
     detail: str
     suggestion: str
     round: int
     state: State
-    state_round: int = Field(description="Which round said so")
-    note: str = Field(description="Why it is in that state")
+    state_round: int = Field(description="The round that gave it this state")
+    note: str = Field(description="Why it has this state")
 
 
 class Verdict(ResponseModel):
-    """What a later round says of an earlier finding."""
+    """What a later round says about an earlier finding."""
 
     id: str
     state: State
@@ -87,33 +88,33 @@ class Verdict(ResponseModel):
 class FileChange(ResponseModel):
     path: str
     status: str = Field(description="A added, M modified, D deleted, R renamed, …")
-    added: int | None = Field(description="Lines; null: binary")
+    added: int | None = Field(description="The number of lines; null for a binary file")
     removed: int | None
     old_path: str | None
     left_out: str | None = Field(description="Why its text was not shown to the reviewer")
 
 
 class Round(ResponseModel):
-    """One look at the changes, or at what has changed since the last one."""
+    """One review of the changes, or of what has changed since the round before."""
 
-    id: str = Field(description="Of the review")
+    id: str = Field(description="The review's id")
     round: int
     status: RoundStatus
     agent: str
     model: str | None
     session_resumed: bool
-    reason: str | None = Field(description="Why it was fresh; null when resumed, or not known yet")
+    reason: str | None = Field(description="Why its session was fresh; null when resumed, or not known yet")
     fallback: bool
     summary: str | None
-    findings: list[Finding] = Field(description="Those that it found, in the state of that round")
-    earlier: list[Verdict] = Field(description="What it says of earlier ones")
+    findings: list[Finding] = Field(description="What this round found, in the state of this round")
+    earlier: list[Verdict] = Field(description="What it says about earlier findings")
     message: str
-    base_commit: str | None = Field(description="What the files were compared with; null: with the index")
+    base_commit: str | None = Field(description="The commit that the files were compared with; null: the index")
     head_commit: str | None
     files: list[FileChange]
-    changed_since: list[str] = Field(description="Files that are not as they were in the round before")
+    changed_since: list[str] = Field(description="Files that changed since the round before")
     run_id: str | None = Field(description="Its newest run: GET /api/runs/{run}/events")
-    runs: int = Field(description="2: the first answer did not fit, and was asked for again")
+    runs: int = Field(description="2: the first answer did not have the required form, so the agent was asked again")
     usage: Usage
     cost_usd: float
     prompt_chars: int
@@ -124,11 +125,11 @@ class Round(ResponseModel):
 
 
 class ReviewNote(ResponseModel):
-    """A review as a list has it."""
+    """A review in a list."""
 
     id: str
-    status: RoundStatus | None = Field(description="Of its last round; null: it has none")
-    round: int = Field(description="The last one")
+    status: RoundStatus | None = Field(description="The status of its last round; null: it has none")
+    round: int = Field(description="The number of its last round")
     cwd: str = Field(description="The repository's work tree")
     scope: Scope
     base: str | None
@@ -139,23 +140,23 @@ class ReviewNote(ResponseModel):
     thread_id: str = Field(description="Its conversation")
     thread: str
     imported_from: str | None
-    open: int = Field(description="How many findings are")
+    open: int = Field(description="How many findings are open")
     open_by_severity: dict[Severity, int]
     cost_usd: float
     created_at: Time
 
 
 class Review(ReviewNote):
-    """Rounds over a diff."""
+    """A review with its findings and rounds."""
 
-    sessions: dict[str, str] = Field(description="By model: the session that its next round would go on in")
-    findings: list[Finding] = Field(description="Of all rounds, each in its present state")
+    sessions: dict[str, str] = Field(description="By model: the session that its next round would resume")
+    findings: list[Finding] = Field(description="The findings of all rounds, each in its current state")
     rounds: list[Round]
 
 
 class ReviewPage(ResponseModel):
     items: list[ReviewNote]
-    total: int = Field(description="Of all pages")
+    total: int = Field(description="The number of items on all pages")
     version: int
 
 
@@ -175,18 +176,18 @@ class PathFigures(ResponseModel):
     rounds: int
     usage: Usage
     units_per_round: float | None = Field(description="Tokens weighted by price")
-    tokens_per_round: float | None = Field(description="That the model read, cached or not")
+    tokens_per_round: float | None = Field(description="Tokens that the model read, cached or not")
     cost_usd_per_round: float | None
     seconds_per_round: float | None
 
 
 class Measures(ResponseModel):
-    """What the rounds that are over came to."""
+    """Figures of the rounds that have ended."""
 
     reviews: int
     rounds: int
-    imported: int = Field(description="Rounds that an older tool had carried out: only rounds_per_review has them too")
-    follow_ups: int = Field(description="Rounds after the first: those that could resume")
+    imported: int = Field(description="Rounds imported from an older tool; only rounds_per_review counts them")
+    follow_ups: int = Field(description="Rounds after the first, which could resume a session")
     resumed: int
     resume_rate: float | None
     misses: dict[str, int] = Field(description="Follow-ups that began fresh, by reason")

@@ -1,4 +1,4 @@
-"""How a run ended, for a program or a page: the engine's own error, without hints that name the command line."""
+"""The error of a run, for a program or a page: the engine's error, without hints that name the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clew.api.reply import error_of_run
 from clew.core.outcome import Outcome
 from clew.core.runs.run import LIVE, Run, RunStatus
 
-# Replace the engine's hints that name an option or a command.
+# These replace the engine's hints, which name an option or a command.
 HINTS = {
     Outcome.REJECTED: "Ask again with a fresh session.",
     Outcome.TIMED_OUT: "What was said so far is kept; ask to continue.",
@@ -19,7 +19,7 @@ HINTS = {
 
 
 def error_of(run: Run) -> dict[str, Any] | None:
-    """None when it was answered, or is not over."""
+    """None if the run was answered, or has not ended."""
     if run.status in LIVE:
         return None
     error = error_of_run(run)
@@ -29,7 +29,7 @@ def error_of(run: Run) -> dict[str, Any] | None:
 
 
 def _hint(run: Run, hint: str | None) -> str | None:
-    if run.status is RunStatus.INTERRUPTED:  # by Clew's own end; the outcome only says how the agent ended
+    if run.status is RunStatus.INTERRUPTED:  # Clew itself was stopped; the outcome only says how the agent ended
         return hint
     outcome = next((each for each in Outcome if each == run.outcome), Outcome.FAILED)
     return HINTS.get(outcome, hint)

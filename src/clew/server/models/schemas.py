@@ -1,5 +1,5 @@
-"""The bodies of responses, for the OpenAPI document. bodies.py builds them as plain dicts; these models describe them,
-and the tests check every response against them.
+"""The models of responses, for the OpenAPI document. bodies.py builds the responses as plain dicts, and the tests check
+every response against these models.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SourceThread(ResponseModel):
 
 
 class Origin(ResponseModel):
-    """The threads that a thread was made from."""
+    """The threads that a thread was created from."""
 
     how: Literal["fork", "replay", "merge"]
     of: list[SourceThread]
@@ -54,9 +54,9 @@ class Thread(ResponseModel):
     origin: Origin | None = Field(description="Null: it was not made from another thread")
     created_at: Time
     updated_at: Time
-    version: int = Field(description="The store's version of its last change")
+    version: int = Field(description="The version of the store at its last change")
     turns: int = Field(description="The number of visible turns")
-    cost_usd: float = Field(description="Of all its runs")
+    cost_usd: float = Field(description="The cost of all its runs")
     live: LiveRun | None = Field(description="The run that is running or waiting, else the first queued one")
     questions: int = Field(description="The number of open questions")
     last_text: str = Field(description="The beginning of its last turn")
@@ -64,7 +64,7 @@ class Thread(ResponseModel):
 
 class ThreadPage(ResponseModel):
     items: list[Thread]
-    total: int = Field(description="Of all pages")
+    total: int = Field(description="The number of items on all pages")
     version: int
 
 
@@ -77,7 +77,7 @@ class DeletedThread(ResponseModel):
 
 
 class Usage(ResponseModel):
-    input_tokens: int = Field(description="Without cached ones")
+    input_tokens: int = Field(description="Without cached tokens")
     output_tokens: int
     cache_read_input_tokens: int
     cache_creation_input_tokens: int
@@ -95,13 +95,13 @@ class RunSummary(ResponseModel):
     id: str
     status: Status
     session_resumed: bool
-    reason: str | None = Field(description="Why it was fresh; null when resumed")
+    reason: str | None = Field(description="Why its session was fresh; null when resumed")
     fallback: bool
-    error: RunError | None = Field(description="Null when it was answered, or is not over")
+    error: RunError | None = Field(description="Null if the run was answered, or has not ended")
     resets_at: Time | None = Field(description="When the usage limit that ended it resets, if the agent said so")
     stderr_tail: str = Field(description='The end of the agent\'s stderr; "" unless it failed')
     usage: Usage
-    cost_usd: float = Field(description="As the agent reports it; 0 although tokens were used: it reports none")
+    cost_usd: float = Field(description="As the agent reports it; 0 if the agent reports no cost")
     estimate_usd: float | None = Field(description="An estimate of what the whole transcript would have cost")
     prompt_chars: int
     transcript_chars: int
@@ -121,7 +121,7 @@ class Turn(ResponseModel):
     created_at: Time
     run_id: str | None
     run: RunSummary | None = Field(
-        description="The run that gave this answer; of a user's turn, the run that ended without one"
+        description="The run that gave this answer; for a user's turn, the run that ended without an answer"
     )
     steps: int = Field(description="The number of tools that the run started")
 
@@ -139,11 +139,11 @@ class Question(ResponseModel):
     asked_at: Time
     answered_at: Time | None
     allowed: bool | None
-    live: bool = Field(description="False: its run is over, and a message to the resumed session will carry the answer")
+    live: bool = Field(description="False: its run has ended, and a message to the resumed session carries the answer")
 
 
 class AnsweredQuestion(Question):
-    follow_up_run_id: str | None = Field(description="The run that carries the answer, if the one that asked is over")
+    follow_up_run_id: str | None = Field(description="The run that carries the answer, if the run that asked has ended")
 
 
 class Run(RunSummary):
@@ -157,8 +157,8 @@ class Run(RunSummary):
     answer_turn_id: str | None
     session_id: str | None
     outcome: str | None
-    question: Question | None = Field(description="The first open one")
-    held: bool = Field(description="Queued, and not started before it is sent, because the run before it was stopped")
+    question: Question | None = Field(description="The first open question")
+    held: bool = Field(description="Queued; it starts only when it is sent, because the run before it was stopped")
     cancel_requested: bool
     not_before: Time | None = Field(
         description="The earliest start of a run that is queued until a usage limit resets; else null"
@@ -172,11 +172,11 @@ class RunList(ResponseModel):
 
 
 class ThreadView(ResponseModel):
-    """All that a page needs to show a thread, read in one transaction."""
+    """Everything that a page needs to show a thread, read in one transaction."""
 
     thread: Thread
     turns: list[Turn] = Field(description="Oldest first")
-    more: bool = Field(description="There are earlier turns")
+    more: bool = Field(description="Whether there are earlier turns")
     runs: list[Run]
     questions: list[Question]
     version: int

@@ -1,4 +1,4 @@
-"""A run's events as server-sent events, from the first or after the last one that the client has, up to the end."""
+"""A run's events as server-sent events: all of them, or those after the last one that the client has."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from starlette.types import Receive, Scope, Send
 
 from clew.errors import ClewError
 from clew.server.access import RunId, SharedState, TheShared
-from clew.server.live.event_encoding import EncodedEvent, Parts, pieces
-from clew.server.models.openapi import fails
+from clew.server.live.event_encoding import EncodedEvent, Parts, map_stream, pieces
+from clew.server.models.openapi import fails, returns
 from clew.server.models.problems import log
 
 router = APIRouter(prefix="/api/runs", tags=["runs"])
 
 T = TypeVar("T")
+EVENT_STREAM = "text/event-stream"
 HEARTBEAT_S = 15.0
 HEARTBEAT: Parts = (b": still here\n\n",)
 MAX_SEQ = 2**53
@@ -30,7 +31,7 @@ MAX_SEQ = 2**53
     response_class=StreamingResponse,
     responses={
         **fails(404, body=False),
-        200: {"description": "`id: SEQ`, `event: KIND`, `data: Event`", "content": {"text/event-stream": {}}},
+        **returns("`id: SEQ`, `event: KIND`, `data: Event`", EVENT_STREAM),
     },
 )
 async def events(
@@ -45,20 +46,20 @@ async def events(
     run = await shared.client.run(run_id)
     shared.check_capacity()
     last_seq = after if last_event_id is None else last_event_id
-    return EventStream(shared, _stream(shared, run.id, last_seq))
+    return EventStream(shared, map_stream(shared.encoder.following(shared.client, run.id, last_seq), _sse))
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events: each is sent piece by piece, as the client reads it, and the source is closed at the end.
+    """Server-sent events. Each is sent piece by piece, as the client reads it, and the source is closed at the end.
 
-    If the source cannot be read any more (the database is unreachable), the stream ends properly: clients reconnect by
-    themselves, and say what they have.
+    If the source can no longer be read (the database is unreachable), the stream ends properly: clients reconnect by
+    themselves and say which events they have.
     """
 
     def __init__(self, shared: SharedState, source: AsyncGenerator[Parts, None]) -> None:
-        super().__init__(_nothing(), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+        super().__init__(_nothing(), media_type=EVENT_STREAM, headers={"X-Accel-Buffering": "no"})
         self._shared = shared
-        self._source = source
+        self._source = _connected(shared, source)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._shared.send_buffers.buffer_for(scope) as self._buffer:
@@ -79,25 +80,18 @@ class EventStream(StreamingResponse):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _stream(shared: SharedState, run_id: str, after: int) -> AsyncGenerator[Parts, None]:
+async def _connected(shared: SharedState, source: AsyncGenerator[Parts, None]) -> AsyncGenerator[Parts, None]:
     with shared.listening():
         yield HEARTBEAT  # sends the headers at once, so that the client knows that it is connected
-        async with aclosing(run_events(shared, run_id, after)) as followed:
-            async for event in followed:
-                yield HEARTBEAT if event is None else sse(event)
-
-
-def run_events(
-    shared: SharedState, run_id: str, after: int, every_s: float = HEARTBEAT_S
-) -> AsyncGenerator[EncodedEvent | None, None]:
-    """The run's events; None when there was none for `every_s`. Ends with the run, or with the daemon."""
-    return with_heartbeats(shared, shared.encoder.following(shared.client, run_id, after), every_s)
+        async with aclosing(with_heartbeats(shared, source)) as followed:
+            async for parts in followed:
+                yield HEARTBEAT if parts is None else parts
 
 
 async def with_heartbeats(
     shared: SharedState, followed: AsyncGenerator[T, None], every_s: float = HEARTBEAT_S
 ) -> AsyncGenerator[T | None, None]:
-    """The items of a stream; None when there was none for `every_s`. Ends with the stream, or with the daemon."""
+    """The items of a stream, and None whenever there was no item for `every_s`. Ends with the stream or the daemon."""
     closing = asyncio.create_task(shared.closing.wait())
     coming = asyncio.create_task(_next(followed))
     try:
@@ -117,7 +111,7 @@ async def with_heartbeats(
 
 
 async def _next(followed: AsyncGenerator[T, None]) -> T | None:
-    """None: the stream is over."""
+    """None: the stream has ended."""
     return await anext(followed, None)
 
 
@@ -133,6 +127,6 @@ async def _nothing() -> AsyncGenerator[bytes, None]:
     yield b""
 
 
-def sse(event: EncodedEvent) -> Parts:
+async def _sse(event: EncodedEvent) -> Parts:
     """The JSON has no line breaks, so one data line is enough."""
     return f"id: {event.seq}\nevent: {event.kind}\ndata: ".encode(), event.data, b"\n\n"

@@ -1,7 +1,7 @@
-"""Hooks: forges' messages, authorized by their signature alone; and, with the token, sessions, events and settings.
+"""Hooks: forges' messages, authenticated by their signature; and, with the token, sessions, events and settings.
 
-A message is on disk before the forge gets its 202. The jobs that it becomes are run by a worker, in this daemon or
-elsewhere.
+A message is on disk before the forge gets its 202. A worker, in this daemon or in another process, runs the jobs that
+are created from it.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ async def receive(forge: shapes.ForgeName, request: Request, client: TheClient) 
     return json_response({"id": result.id, "state": result.state}, 202)
 
 
-async def reset(wanted: shapes.HookReset, client: TheClient) -> Response:
-    """Drops the session of that key, if there is one: its next event sends the whole skill to a fresh one."""
-    return json_response({"dropped": await hook.reset(client, wanted.agent, wanted.repo, wanted.number)})
+async def reset(body: shapes.HookReset, client: TheClient) -> Response:
+    """Drops the session of that key, if there is one: its next event sends the whole skill to a fresh session."""
+    return json_response({"dropped": await hook.reset(client, body.agent, body.repo, body.number)})
 
 
 for path in ("/reset", "/api/hooks/reset"):
@@ -88,5 +88,5 @@ async def events(
 
 @router.get("/api/hooks/settings", response_model=shapes.HookSettings, responses=fails(body=False))
 async def settings(client: TheClient) -> Response:
-    """The settings in the user's clew.toml. Of secrets and tokens only whether they are set."""
+    """The settings in the user's clew.toml. It only says whether secrets and tokens are set, not what they are."""
     return json_response({**await hook.settings_json(client), "work": daemon_work(client).max_jobs})

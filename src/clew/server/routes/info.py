@@ -1,4 +1,4 @@
-"""Information that a page needs besides threads: health, agents, what resuming saved, settings, directories."""
+"""What a page needs besides threads: health, agents, savings, settings, directories."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from clew.server.models.problems import problem
 
 router = APIRouter()
 
-RECENT_THREADS = 20  # whose directories are candidates for a new thread's
+RECENT_THREADS = 20  # their directories are candidates for the directory of a new thread
 
 
 @router.get("/healthz", response_model=schemas.Health, responses=fails(body=False), tags=["daemon"])
@@ -38,7 +38,7 @@ async def healthz(shared: TheShared) -> Response:
 
 @router.get("/api/agents", response_model=schemas.AgentList, responses=fails(body=False), tags=["daemon"])
 async def agents(client: TheClient) -> Response:
-    """Every agent, whether it can be used, and what to do if not."""
+    """All agents. For an agent that cannot be used, it says what to do."""
     return json_response({"items": [bodies.agent(found) for found in await client.views.agents()]})
 
 
@@ -46,7 +46,7 @@ async def agents(client: TheClient) -> Response:
 async def stats(
     client: TheClient,
     thread: Annotated[str, Query(max_length=200, description="Only this thread: its id or name")] = "",
-    days: Annotated[float | None, Query(gt=0, le=36_500, description="Only the last so many days: a number")] = None,
+    days: Annotated[float | None, Query(gt=0, le=36_500, description="Only the last N days")] = None,
 ) -> Response:
     """How often sessions were resumed, what the runs cost, and an estimate of what resuming saved."""
     of_thread = await client.find(thread) if thread else None

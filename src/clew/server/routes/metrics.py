@@ -1,7 +1,7 @@
 """Figures for Prometheus.
 
-All of them are counted from the store at each request, so they hold for every process that uses it, and over restarts.
-The runs of a deleted thread no longer count: Prometheus takes a counter that falls for a reset.
+All of them are counted in the store at each request, so they include every process that uses it, and survive restarts.
+The runs of a deleted thread no longer count: Prometheus treats a counter that decreases as a reset.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from clew.api import jobs
 from clew.server.access import TheClient
-from clew.server.models.openapi import fails
+from clew.server.models.openapi import TEXT, fails, returns
 
 router = APIRouter()
 
@@ -19,14 +19,11 @@ router = APIRouter()
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={
-        **fails(body=False),
-        200: {"description": "Prometheus text format 0.0.4", "content": {"text/plain": {"schema": {"type": "string"}}}},
-    },
+    responses={**fails(body=False), **returns("Prometheus text format 0.0.4", "text/plain", schema=TEXT)},
     tags=["daemon"],
 )
 async def metrics(client: TheClient) -> Response:
-    """For Prometheus; it needs the token like the rest."""
+    """Figures for Prometheus, which must send the token."""
     from clew.server.models import metrics as families  # loads prometheus_client, which few daemons need
 
     counts = await client.views.counts()

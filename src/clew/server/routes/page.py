@@ -1,4 +1,4 @@
-"""The page: its files, the link with the token that becomes a cookie, and the login page for browsers without one."""
+"""The page: its files, the login by a link with the token, and the login page for browsers without a cookie."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def page_router(policy: AccessPolicy, static: Path, one_time_code: OneTimeCode |
 
     @router.get("/{path:path}")
     async def file(path: str, request: Request) -> Response:
-        """A file of the page; else the page itself, which has addresses of its own; never the page below /api."""
+        """A file of the page; else the page itself, which routes by the address, but not below /api."""
         if request.app.state.methods_at(f"/{path}"):
             raise HTTPException(405)
         if "\0" in path:
@@ -65,7 +65,7 @@ def page_router(policy: AccessPolicy, static: Path, one_time_code: OneTimeCode |
 
 
 def methods_of(routers: Sequence[APIRouter]) -> Callable[[str], set[str]]:
-    """Which methods a path of the API allows; none: it is not a path of the API."""
+    """A function that returns the methods that a path of the API allows; none: it is not a path of the API."""
     routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
 
     def methods_at(path: str) -> set[str]:
@@ -76,7 +76,7 @@ def methods_of(routers: Sequence[APIRouter]) -> Callable[[str], set[str]]:
 
 def _logged_in(policy: AccessPolicy, request: Request) -> Response:
     own = request.headers.get("sec-fetch-site", "none") in OWN_FETCH_SITES
-    home = f"/#key={policy.credentials.page_key}"  # after the #: browsers send it nowhere, and the page removes it
+    home = f"/#key={policy.credentials.page_key}"  # browsers do not send what follows the #, and the page removes it
     response = RedirectResponse(home, status_code=303) if own else HTMLResponse(LOGGED_IN.format(home=home))
     response.set_cookie(
         policy.cookie_name, policy.credentials.cookie, max_age=COOKIE_S, path="/", httponly=True, samesite="strict"

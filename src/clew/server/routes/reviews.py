@@ -1,4 +1,4 @@
-"""Reviews: started, gone on with round by round, looked at and exported. A round goes on after its request."""
+"""Reviews: start them, add rounds, show and export them. A round continues after its request was answered."""
 
 from __future__ import annotations
 
@@ -15,20 +15,16 @@ from clew.errors import AgentFailed, NotFound, TimedOut, UsageError
 from clew.server.access import SharedState, TheClient, TheShared
 from clew.server.models import reviews as shapes
 from clew.server.models.json_body import json_response, stamp
-from clew.server.models.openapi import fails
+from clew.server.models.openapi import TEXT, fails, located, returns
 from clew.server.security.body_limits import takes_long_text
 
 router = APIRouter(prefix="/api/reviews", tags=["reviews"])
 
 ReviewId = Annotated[str, Path(alias="review", max_length=200, description="A review's id: YYYY-MM-DD-NNN")]
 Number = Annotated[int, Path(alias="round", ge=1, le=10**9, description="A round's number, from 1")]
-LOCATED: dict[int | str, dict[str, Any]] = {
-    202: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The round's address"}}}
-}
-NOTED = tuple(shapes.ReviewNote.model_fields)
 MARKDOWN = "text/markdown"
 
-# Where the host's hint names a command.
+# These replace the host's hints, which name a command.
 HINTS = {AgentFailed.code: "Ask for another round, perhaps of another model.", TimedOut.code: "Ask for another round."}
 
 
@@ -36,21 +32,23 @@ HINTS = {AgentFailed.code: "Ask for another round, perhaps of another model.", T
     "",
     status_code=202,
     response_model=shapes.Round,
-    responses={**fails(404, 409), **LOCATED},
-    summary="A new review, or another round",
+    responses={**fails(404, 409), **located(202, "round")},
+    summary="Start a review, or another round",
 )
 @takes_long_text
 async def start(given: shapes.ReviewSpec, shared: TheShared) -> Response:
-    """What it compares is on disk when this answers, and its first round is under way. `previous_review_id`: the next
-    round of that review, which looks at what that one looked at."""
+    """The compared files are on disk when this answers, and the first round is running. With `previous_review_id`, it
+    starts the next round of that review, over the same paths."""
     if given.previous_review_id is not None:
         return await _followed(shared, given.previous_review_id, given)
     if given.cwd is None:
         raise UsageError("cwd is missing.", hint="Name a directory in the repository, or previous_review_id.")
     if given.message:
-        raise UsageError("A first round answers no message.", hint="Say it as focus, or name previous_review_id.")
+        raise UsageError(
+            "The first round of a review has no message.", hint="Send it as focus, or name previous_review_id."
+        )
     cwd = shared.roots.resolved(given.cwd)
-    if shared.roots.paths:  # the whole work tree is looked at, also when cwd is a folder in it
+    if shared.roots.paths:  # the whole work tree is reviewed, also when cwd is a folder in it
         shared.roots.check(await shared.client.reviews.top(cwd))
     live = await reviews.start(
         shared.client,
@@ -72,18 +70,18 @@ async def start(given: shapes.ReviewSpec, shared: TheShared) -> Response:
 @router.get("", response_model=shapes.ReviewPage, responses=fails(body=False), summary="All reviews")
 async def list_(
     client: TheClient,
-    cwd: Annotated[str, Query(max_length=4_096, description="Only those of this work tree")] = "",
+    cwd: Annotated[str, Query(max_length=4_096, description="Only reviews of this work tree")] = "",
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
 ) -> Response:
     """The newest first."""
     top = os.path.realpath(cwd) if cwd and "\0" not in cwd else cwd or None
-    version = await client.views.version()  # before the rest: what changes meanwhile is told again
+    version = await client.views.version()  # read first: the page is notified about what changes after it
     found = await client.reviews.list(top=top, limit=limit, offset=offset)
     items = [reviews.review_json(state, {}, stamp) for state in found]
     return json_response(
         {
-            "items": [{name: item[name] for name in NOTED} for item in items],
+            "items": [{name: item[name] for name in shapes.ReviewNote.model_fields} for item in items],
             "total": await client.reviews.count(top=top),
             "version": version,
         }
@@ -95,11 +93,16 @@ async def show(review_id: ReviewId, shared: TheShared) -> Response:
     return json_response(await _review(shared, review_id))
 
 
-@router.post("/{review}/rounds", status_code=202, response_model=shapes.Round, responses={**fails(404, 409), **LOCATED})
+@router.post(
+    "/{review}/rounds",
+    status_code=202,
+    response_model=shapes.Round,
+    responses={**fails(404, 409), **located(202, "round")},
+)
 @takes_long_text
 async def follow(review_id: ReviewId, shared: TheShared, given: shapes.NewRound | None = None) -> Response:
-    """The next round: what changed since the last one, and the author's reply. 409 while one is going on."""
-    return await _followed(shared, review_id, given or shapes.NOTHING_SAID)
+    """Starts the next round: over what changed since the last one, and the author's reply. 409 while a round runs."""
+    return await _followed(shared, review_id, given or shapes.NewRound(agent=None, model=None))
 
 
 @router.get("/{review}/rounds/{round}", response_model=shapes.Round, responses=fails(404, body=False))
@@ -111,15 +114,11 @@ async def show_round(review_id: ReviewId, number: Number, shared: TheShared) -> 
 @router.get(
     "/{review}/rounds/{round}/diff",
     response_class=Response,
-    responses={
-        **fails(404, body=False),
-        200: {"description": "As git words it", "content": {"text/plain": {"schema": {"type": "string"}}}},
-    },
+    responses={**fails(404, body=False), **returns("The output of git diff", "text/plain", schema=TEXT)},
 )
 async def diff(review_id: ReviewId, number: Number, client: TheClient) -> Response:
-    """What the round compared, whole: also what was too large to be shown to the reviewer."""
-    text = await client.reviews.diff(review_id, number)
-    return _text(text, "text/plain")
+    """The whole diff of the round, including what was too large to be shown to the reviewer."""
+    return _text(await client.reviews.diff(review_id, number), "text/plain")
 
 
 @router.get(
@@ -140,7 +139,7 @@ async def export(
     review_id: ReviewId,
     shared: TheShared,
     format_: Annotated[Literal["md", "json"], Query(alias="format", description="Markdown, or the Review")] = "md",
-    with_secrets: Annotated[bool, Query(description="As it is: else what looks like a secret is blanked")] = False,
+    with_secrets: Annotated[bool, Query(description="Without it, what looks like a secret is replaced")] = False,
 ) -> Response:
     made: Any
     if format_ == "json":
@@ -174,7 +173,7 @@ def _accepted(begun: ReviewRound) -> Response:
 
 
 async def _review(shared: SharedState, review_id: str) -> dict[str, Any]:
-    """The whole review, as docs/http.md has it."""
+    """The whole review, as docs/http.md describes it."""
     state = await shared.client.reviews.find(review_id)
     body = reviews.review_json(state, await shared.client.reviews.sessions(state), stamp)
     for error in (each["error"] for each in body["rounds"] if each["error"] is not None):
@@ -190,5 +189,5 @@ def _round(body: dict[str, Any], number: int) -> dict[str, Any]:
 
 
 def _text(text: str, media_type: str) -> Response:
-    """A repository's file may hold half a character; a response cannot."""
+    """A repository's file may contain a lone surrogate; a response cannot."""
     return Response(text.encode("utf-8", "replace"), headers={"Content-Type": f"{media_type}; charset=utf-8"})

@@ -1,4 +1,4 @@
-"""Runs: listed, edited while queued, cancelled, continued, and their questions answered."""
+"""Runs: list them, edit queued ones, cancel and continue them, and answer their questions."""
 
 from __future__ import annotations
 
@@ -63,18 +63,19 @@ async def remove(run_id: RunId, client: TheClient) -> Response:
 
 @router.post("/{run}/cancel", status_code=202, response_model=schemas.Run, responses=fails(404, 409))
 async def cancel(run_id: RunId, client: TheClient) -> Response:
-    """Asks it to stop; its partial answer is kept. Prompts that are queued after it are held until they are sent."""
+    """Stops the run; its partial answer is kept. Prompts that are queued after it are held until they are sent."""
     run = await client.run(run_id)
     if not await client.cancel(run.id):
-        raise Conflict("The run is over already.")
+        raise Conflict("The run has already ended.")
     return await accepted(client, run.id)
 
 
 @router.post("/{run}/continue", status_code=202, response_model=schemas.Run, responses=fails(404, 409, 422, body=False))
 async def continue_(run_id: RunId, shared: TheShared, creation: TheCreation) -> Response:
-    """Continues a run that met the account's usage limit, in its session, as soon as the limit has reset.
+    """Continues a run that the account's usage limit ended, in its session, as soon as the limit has reset.
 
-    Until then the new run is queued, also over a restart of the daemon. 409: it met no limit, or there is a later run.
+    Until then the new run is queued, also over a restart of the daemon. 409 if no limit ended the run, or if there is a
+    later run.
     """
     if earlier := await created_before(creation, partial(accepted, shared.client)):
         return earlier
@@ -87,7 +88,7 @@ async def continue_(run_id: RunId, shared: TheShared, creation: TheCreation) -> 
 
 @router.post("/{run}/send", status_code=202, response_model=schemas.Run, responses=fails(404, 409))
 async def send(run_id: RunId, shared: TheShared) -> Response:
-    """Starts a queued run before the others, also a held one; the running one is stopped. 409 once it has started."""
+    """Starts a queued or held run before the others; the running one is stopped. 409 once the run has started."""
     client = shared.client
     run = await client.run(run_id)
     shared.roots.check((await client.find(run.thread_id)).record.cwd)
@@ -104,7 +105,7 @@ async def steps(run_id: RunId, client: TheClient) -> Response:
 @router.post("/{run}/tool-result", status_code=202, response_model=schemas.AnsweredQuestion, responses=fails(404, 409))
 @takes_long_text
 async def tool_result(run_id: RunId, given: requests.ToolResult, shared: TheShared) -> Response:
-    """A person's answer to a question. If the run that asked is over, a new run carries it to the resumed session."""
+    """Answers a question. If the run that asked has ended, a new run sends the answer to the resumed session."""
     client = shared.client
     run = await client.run(run_id)
     shared.roots.check((await client.find(run.thread_id)).record.cwd)

@@ -13,7 +13,7 @@ from clew.core.thread import KINDS
 from clew.server.access import SharedState, TheClient, TheShared, ThreadName, TurnId
 from clew.server.models import bodies, requests, schemas
 from clew.server.models.json_body import json_response
-from clew.server.models.openapi import fails
+from clew.server.models.openapi import fails, located
 from clew.server.routes.runs import accepted
 from clew.server.security.body_limits import takes_long_text
 from clew.server.security.idempotency import TheCreation, created_before
@@ -27,10 +27,7 @@ MAX_POSITION = 2**53
     "",
     status_code=201,
     response_model=schemas.Thread,
-    responses={
-        **fails(409),
-        201: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The thread's address"}}},
-    },
+    responses={**fails(409), **located(201, "thread")},
     tags=["threads"],
     summary="Create a thread",
 )
@@ -39,18 +36,8 @@ async def create(new: requests.NewThread, shared: TheShared, creation: TheCreati
     client = shared.client
     if earlier := await created_before(creation, lambda thread_id: _created(client, thread_id)):
         return earlier
-    thread = await client.new_thread(
-        new.name,
-        cwd=shared.roots.resolved(new.cwd),
-        agent=new.agent,
-        model=new.model,
-        permissions=new.permissions,
-        trust=new.trust,
-        visibility=new.visibility,
-        instructions=new.instructions,
-        prompt=new.prompt or "",
-        thread_id=creation.id,
-    )
+    given = {**new.model_dump(exclude_none=True), "cwd": shared.roots.resolved(new.cwd)}
+    thread = await client.new_thread(**given, thread_id=creation.id)
     return await _created(client, thread.record.id)
 
 
@@ -90,16 +77,10 @@ async def change(name: ThreadName, body: requests.ThreadChange, shared: TheShare
     """Changes settings of the thread. 409 while a run is live, unless only the name changes."""
     client = shared.client
     thread = await client.find(name)
-    await thread.change(
-        name=body.name,
-        cwd=None if body.cwd is None else shared.roots.resolved(body.cwd),
-        agent=body.agent,
-        model=body.model,
-        permissions=body.permissions,
-        trust=body.trust,
-        visibility=body.visibility,
-        instructions=body.instructions,
-    )
+    given = body.model_dump(exclude_none=True)
+    if body.cwd is not None:
+        given["cwd"] = shared.roots.resolved(body.cwd)
+    await thread.change(**given)
     return json_response(bodies.thread(await client.views.summary(thread.record.id)))
 
 
@@ -109,7 +90,7 @@ async def delete(
     client: TheClient,
     dry_run: Annotated[bool, Query(description="Only report what would be deleted")] = False,
 ) -> Response:
-    """The thread is written to an archive file first."""
+    """Deletes the thread, after writing it to an archive file."""
     thread = await client.find(name)
     deleted = await thread.delete(dry_run=dry_run)
     archive = None if deleted.archive is None else str(deleted.archive)
@@ -129,9 +110,9 @@ async def view(
     name: ThreadName,
     client: TheClient,
     before: Annotated[int | None, Query(ge=0, le=MAX_POSITION, description="Only turns before this position")] = None,
-    limit: Annotated[int, Query(ge=1, le=1_000, description="The most turns to return")] = 100,
+    limit: Annotated[int, Query(ge=1, le=1_000, description="How many turns to return at most")] = 100,
 ) -> Response:
-    """All that a page needs to show the thread, read in one transaction."""
+    """Everything that a page needs to show the thread, read in one transaction."""
     return json_response(bodies.thread_view(await client.views.thread(name, before=before, limit=limit)))
 
 
@@ -143,7 +124,7 @@ async def session(
     client: TheClient,
     turn: Annotated[str | None, Query(max_length=200, description="The id of a turn that may be changed")] = None,
 ) -> Response:
-    """Whether the next turn resumes a session, and whether it still would after a change of `turn`."""
+    """Says whether the next turn resumes a session, and whether it still would after a change of `turn`."""
     preview = await (await client.find(name)).preview(turn or None)
     after = preview.after_change
     return json_response(
@@ -160,15 +141,12 @@ async def session(
     "/{thread}/fork",
     status_code=201,
     response_model=schemas.Thread,
-    responses={
-        **fails(404, 409),
-        201: {"headers": {"Location": {"schema": {"type": "string"}, "description": "The new thread's address"}}},
-    },
+    responses={**fails(404, 409), **located(201, "new thread")},
     tags=["threads"],
 )
 async def fork(name: ThreadName, body: requests.ForkRequest, client: TheClient) -> Response:
-    """Creates a thread with the history up to a round or turn; the old one stays unchanged. Of a pair, the
-    instructor's thread is forked."""
+    """Creates a thread with the history up to a round or turn; the old one stays unchanged. For a pair, it forks the
+    instructor's thread."""
     thread = await client.find(name)
     forked = await client.fork(thread.record.id, body.name, at_round=body.round, at_turn=body.turn)
     return await _created(client, forked.threads[0].id)
@@ -204,7 +182,7 @@ async def retry(name: ThreadName, body: requests.RetryRequest, shared: TheShared
 @router.post("/{thread}/runs", status_code=202, response_model=schemas.Run, responses=fails(404, 409), tags=["runs"])
 @takes_long_text
 async def ask(name: ThreadName, body: requests.NewRun, shared: TheShared, creation: TheCreation) -> Response:
-    """Asks a prompt, which is on disk when this answers. One run of a thread is live at a time; others are queued."""
+    """Sends a prompt, which is on disk when this answers. One run of a thread is live at a time; others are queued."""
     if earlier := await created_before(creation, partial(accepted, shared.client)):
         return earlier
     thread = await _ready(shared, name)

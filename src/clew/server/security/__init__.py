@@ -1,1 +1,1 @@
-"""The checks before a request reaches a route: who may call, how much may be sent, was it sent before."""
+"""The checks before a request reaches a route: who may call, how large it may be, and whether it is a repetition."""

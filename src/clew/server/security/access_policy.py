@@ -1,7 +1,7 @@
 """Who may call the server: clients with the token or its cookie, under the server's own host names, from its own pages.
 
-Pure functions of a request's head: each check raises RequestRefused, or does nothing. `guards.py` applies them before
-the app, for HTTP and WebSocket alike.
+The checks are pure functions of a request's head. Each raises RequestRefused or does nothing. `guards.py` applies them
+before the app, for HTTP and WebSocket alike.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_HEADER_BYTES = 32_768
 MAX_HEADERS = 100
 LOOPBACK_NAMES = ("localhost",)
 KEY_HEADER = b"x-clew-key"
-SUBPROTOCOL = "clew"  # of the WebSocket; the page offers it together with its key
+SUBPROTOCOL = "clew"  # for the WebSocket; the page offers it together with its key
 KEY_PROTOCOL = "clew-key."
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 AUTHORITY = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\s\[\]:@/?#\\]+))(?::(?P<port>[0-9]{0,5}))?\Z")
@@ -31,12 +31,12 @@ Headers = Sequence[tuple[bytes, bytes]]
 class AccessPolicy(Record):
     credentials: Credentials
     port: int
-    hosts: tuple[str, ...] = ()  # names of this server besides the loopback's
-    remote: bool = False  # bound to more than the loopback: any IP address may be this server's
+    hosts: tuple[str, ...] = ()  # names of this server besides those of the loopback
+    remote: bool = False  # it listens on more than the loopback, so any IP address may be its own
 
     @property
     def cookie_name(self) -> str:
-        """It has the port, so that two daemons on one machine do not log each other's pages out."""
+        """It contains the port, so that two daemons on one machine do not log each other's pages out."""
         return f"clew-{self.port}"
 
     def check_size(self, raw_path: bytes, query: bytes, headers: Headers) -> None:
@@ -46,7 +46,7 @@ class AccessPolicy(Record):
             raise RequestRefused(431, "The headers are too large.")
 
     def check_host(self, headers: Headers) -> None:
-        """Against DNS rebinding: a foreign name that resolves to this machine is refused."""
+        """Prevents DNS rebinding: a foreign name that resolves to this machine is refused."""
         hosts = _all(headers, b"host")
         if len(hosts) != 1 or not self._is_own_host(_host_of(hosts[0])):
             raise RequestRefused(
@@ -67,7 +67,7 @@ class AccessPolicy(Record):
             raise RequestRefused(403, "A page of another site may not do this.")
 
     def is_authenticated(self, headers: Headers, *, needs_key: bool = True) -> bool:
-        """Does the request have the token, or the cookie that was made from it, with the page's key where needed?"""
+        """Whether the request has the token, or its cookie and, where needed, the page's key."""
         authorization = _all(headers, b"authorization")
         if len(authorization) == 1:
             scheme, _, token = authorization[0].partition(" ")
@@ -78,7 +78,7 @@ class AccessPolicy(Record):
 
     def _cookies(self, headers: Headers) -> list[str]:
         """Parsed by hand: the standard library stops at the first malformed pair, and other servers of this host name
-        may have set such."""
+        may have set one."""
         pairs = [pair.partition("=") for line in _all(headers, b"cookie") for pair in line.split(";")]
         return [value.strip() for name, _, value in pairs if name.strip() == self.cookie_name]
 
@@ -89,7 +89,7 @@ class AccessPolicy(Record):
             address = ipaddress.ip_address(host)
         except ValueError:
             return False
-        return address.is_loopback or self.remote  # no page can have an IP address as its name by DNS rebinding
+        return address.is_loopback or self.remote  # DNS rebinding needs a name, so an IP address is safe
 
 
 def unauthorized() -> RequestRefused:

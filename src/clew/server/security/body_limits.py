@@ -1,7 +1,7 @@
-"""How much a body may hold. Checked before the body is parsed: parsing and validating it blocks all other requests.
+"""Limits on a body. They are checked before it is parsed, because parsing and validating blocks all other requests.
 
 A long text costs little, so only its size is limited. Many small values cost much more than their bytes, and each of
-them may be wrong on its own.
+them may cause an error of its own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def max_body_bytes(routers: Iterable[APIRouter]) -> Callable[[str], int]:
 
 
 def check_values(body: bytes) -> None:
-    """Raises RequestRefused when it holds too many values, or nests them too deep. The body need not be valid JSON."""
+    """Raises RequestRefused if it has too many values, or nests them too deep. The body need not be valid JSON."""
     unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")  # so that each quote begins or ends a text
     too_many = RequestRefused(413, f"The body holds more than {MAX_VALUES:,} values.", headers={"Connection": "close"})
     if unescaped.count(b'"') > 4 * MAX_VALUES:  # a field's name and its value are two texts

@@ -1,11 +1,11 @@
 """The checks before the app, as plain ASGI: every request for a route, a file or a WebSocket passes them.
 
-From the outside in: every response gets the security headers; an exception that the app did not handle becomes problem
-details and a line in the log; then come size, host, origin, token, type of the body and size of the body, each with its
-own status.
+Every response gets the security headers. An exception that the app did not handle becomes problem details and a line in
+the log. The checks are, in this order: size of the head, host, origin, token, type of the body, size of the body. Each
+has a status of its own.
 
-A forge's message has no token and no origin: its signature, which covers the body, authenticates it. So such a body is
-read before its sender is authenticated, and all of them together may only take a limited amount of memory.
+A forge's message has no token and no origin: its signature, which covers the body, authenticates it. So its body is
+read before the sender is authenticated, and all such bodies together may only take a limited amount of memory.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from clew.server.security.login_page import STYLE_PATH
 
 log = logging.getLogger("clew.server")
 
-BODY_S = 30.0  # for the whole body: a stalled one takes memory from others
-MAX_HOOK_BYTES = 25_000_000  # of a forge's message: the most that GitHub sends
-MAX_HOOKS_BYTES = 100_000_000  # of all forges' messages that are being received
+BODY_S = 30.0  # how long a whole body may take to arrive: an incomplete one occupies memory
+MAX_HOOK_BYTES = 25_000_000  # one forge's message: GitHub sends no more
+MAX_HOOKS_BYTES = 100_000_000  # all forges' messages that are being received
 OPEN_PATHS = ("/healthz", STYLE_PATH)
-HOOK_PATHS = tuple(f"/hooks/{forge}" for forge in Forge)  # these and nothing below them
-KEY_PATHS = ("/api", "/metrics", "/reset")  # the page's files hold no data of the user: the cookie alone is enough
-AUTHENTICATED = "clew.authenticated"  # in a request's scope: it has the token, or the cookie and the key
-PAGE_PATHS = ("/",)  # answers without a token too, with the login page
+HOOK_PATHS = tuple(f"/hooks/{forge}" for forge in Forge)  # exactly these, nothing below them
+KEY_PATHS = ("/api", "/metrics", "/reset")  # the page's files contain no user data: there the cookie alone is enough
+AUTHENTICATED = "clew.authenticated"  # the key in a request's scope for whether its credentials were valid
+PAGE_PATHS = ("/",)  # these answer without a token too, with the login page
 
 CSP = "; ".join(
     (
@@ -104,7 +104,7 @@ class Guards:
         log.debug("%s %s %d ms", _place(scope), response.status, (time.monotonic() - began) * 1000)
 
     async def _check(self, scope: Scope, receive: Receive) -> Receive:
-        """The request's body, once its head has passed every check. Raises RequestRefused."""
+        """Checks the head, then reads the body and returns a `receive` for it. Raises RequestRefused."""
         policy, headers = self._policy, scope["headers"]
         policy.check_size(scope.get("raw_path") or b"", scope.get("query_string") or b"", headers)
         policy.check_host(headers)
@@ -118,7 +118,7 @@ class Guards:
         return receive if is_socket else await _with_body(headers, receive, self._max_body_bytes(scope["path"]))
 
     async def _check_hook(self, scope: Scope, receive: Receive, take: Callable[[int], None]) -> Receive:
-        """A forge's message may come from anywhere. Its route checks the signature."""
+        """A forge's message may come from any host, and its route checks the signature. Raises RequestRefused."""
         headers = scope["headers"]
         self._policy.check_size(scope.get("raw_path") or b"", scope.get("query_string") or b"", headers)
         self._policy.check_host(headers)
@@ -128,7 +128,7 @@ class Guards:
 
 
 class _BodyBudget:
-    """The memory for bodies whose sender is not authenticated yet."""
+    """Limits the memory for bodies whose senders are not authenticated yet."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -136,7 +136,7 @@ class _BodyBudget:
 
     @contextmanager
     def share(self) -> Iterator[Callable[[int], None]]:
-        """What one body takes of it, given back at the end."""
+        """Yields a function that counts the bytes of one body. They are released at the end."""
         taken_bytes = 0
 
         def take(size_bytes: int) -> None:
@@ -146,7 +146,7 @@ class _BodyBudget:
             if self._held_bytes > self._max_bytes:
                 raise RequestRefused(
                     503,
-                    "Too many messages of forges are being received.",
+                    "Too many messages from forges are being received.",
                     headers={"Retry-After": "5", "Connection": "close"},
                 )
 
@@ -179,7 +179,7 @@ class _GuardedSend:
             await self._send(message)
 
     async def _send_large(self, message: Message) -> None:
-        """Else the connection would copy the whole body into its buffer, for each client."""
+        """Sends it in pieces: else the connection would copy the whole body into its buffer, for each client."""
         body = message["body"]
         with self._send_buffers.buffer_for(self._scope) as client_buffer:
             client_buffer.hold(body)
@@ -203,7 +203,7 @@ async def _with_body(
     *,
     only_json: bool = True,
 ) -> Receive:
-    """Reads the whole body, up to the limit, before anything else does; a chunked one too. `take` is told its bytes."""
+    """Reads the whole body, chunked or not, and checks its size and form. `take` gets the size of each part."""
     by_name = {name.lower(): value for name, value in headers}
     length = by_name.get(b"content-length", b"0")
     chunked = b"transfer-encoding" in by_name
@@ -242,7 +242,7 @@ async def _with_body(
 
 
 def with_body_again(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives a body that was read already."""
+    """A `receive` that returns a body that was already read."""
     unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
@@ -264,6 +264,6 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, refusal: RequestRe
 
 
 def _place(scope: Scope) -> str:
-    """The route instead of the address, which may hold a token, a name or an id."""
+    """The route, not the address, which may contain a token, a name or an id."""
     route = getattr(scope.get("route"), "path", "(no route)")
     return f"{scope.get('method', 'WS')} {route}"

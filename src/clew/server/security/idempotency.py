@@ -1,7 +1,7 @@
 """`Idempotency-Key`: a POST that is sent again because its answer was lost is answered again, not carried out again.
 
-The first answer is stored before it is sent, so it survives a restart. What a request creates gets an id that was
-stored with the key before (`api/requests.py`), so nothing is created twice if the daemon dies in between.
+The first answer is stored before it is sent, so it survives a restart. The id of what a request creates is stored with
+the key first (`api/requests.py`), so nothing is created twice if the daemon dies in between.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from clew.store.records import StoredRequest
 HEADER = b"idempotency-key"
 REPLAYED = b"idempotency-replayed"
 KEY = re.compile(rb"[!-~]{1,200}")
-# What these create has the id that was stored with the key. Whether any other call was carried out is not known.
+# These create something with the id that was stored with the key, so it is known whether they were carried out. For any
+# other call it is not.
 CREATING_PATHS = re.compile(r"/api/(?:threads|jobs|threads/[^/]+/(?:runs|retry)|runs/[^/]+/continue)")
 CREATION = "clew.creation"
 
 
 class Creation(Record):
-    """What a request is to create."""
+    """The id for what a request creates."""
 
-    id: str | None = None  # None: any
-    is_retry: bool = False  # an earlier try may have created it already
+    id: str | None = None  # None: any id
+    is_retry: bool = False  # an earlier request with the same key may have created it already
 
 
 def creation_of(connection: HTTPConnection) -> Creation:
@@ -48,7 +49,7 @@ TheCreation = Annotated[Creation, Depends(creation_of)]
 
 
 async def created_before(creation: Creation, response_for: Callable[[str], Awaitable[Response]]) -> Response | None:
-    """The response for what an earlier try has created, if it has."""
+    """The response for what an earlier request with the same key created; None: it created nothing."""
     if creation.id is None or not creation.is_retry:
         return None
     try:
@@ -58,7 +59,7 @@ async def created_before(creation: Creation, response_for: Callable[[str], Await
 
 
 class Idempotency:
-    """Between the guards and the app. `caller` differs from token to token, so that each has keys of its own."""
+    """The ASGI app between the guards and the routes. Each `caller` (each token) has its own keys."""
 
     def __init__(self, app: ASGIApp, client: Client, caller: str) -> None:
         self._app = app
@@ -84,7 +85,10 @@ class Idempotency:
             self._being_answered.discard(key)
 
     async def _once(self, key: str, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await _read_body(receive)
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise RequestRefused(400, "The body is incomplete.")
+        body = message.get("body", b"")  # the guards have read the whole body, so it is one message
         stored, is_new = await self._client.requests.claim(key, _digest(body))
         if stored.sent != _digest(body):
             raise RequestRefused(422, "Another body was sent with this Idempotency-Key before.", hint="Use a key once.")
@@ -109,7 +113,7 @@ class Idempotency:
 
 
 class _HeldResponse:
-    """A response that is not sent before it is stored."""
+    """Collects a response, which is stored before it is sent."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -135,17 +139,6 @@ async def _replay(stored: StoredRequest, scope: Scope, receive: Receive, send: S
     assert stored.status is not None
     response = Response((stored.answer or "").encode(), stored.status, headers, media_type="application/json")
     await response(scope, receive, send)
-
-
-async def _read_body(receive: Receive) -> bytes:
-    parts = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise RequestRefused(400, "The body is incomplete.")
-        parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts)
 
 
 def _digest(*parts: bytes) -> str:

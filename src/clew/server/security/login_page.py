@@ -1,9 +1,11 @@
-"""The pages that the server makes itself: for a browser that is not logged in, for one that was just logged in, and for
-a web page that is not built. Their style sheet needs no token, so that inline styles can stay forbidden here too."""
+"""Pages without scripts: for a browser that is not logged in or was just logged in, and when the web page is not built.
+
+Their style sheet is served without a token, so that inline styles can stay forbidden here too.
+"""
 
 from __future__ import annotations
 
-STYLE_PATH = "/entrance.css"
+STYLE_PATH = "/login.css"
 
 STYLE = """\
 :root {
@@ -73,7 +75,8 @@ WRONG_TOKEN = _page(
 opens works once.</p>
 {_HOW_TO_LOG_IN}""",
 )
-# A strict cookie is not sent with a redirect that another site caused (a link in a chat): a page of our own is needed.
+# A browser does not send a strict cookie with a redirect that another site caused (a link in a chat), so a page of our
+# own has to lead to the home page.
 LOGGED_IN = _page(
     "Logged in", '<p><a href="{home}">Continue</a></p>', '<meta http-equiv="refresh" content="0;url={home}">'
 )

@@ -1,5 +1,5 @@
-"""Where work directories may be: anywhere, or only below the allowed roots. Symbolic links are resolved before paths
-are compared, so neither a link nor `..` leads out of the roots."""
+"""Work directories may be anywhere, or only below the allowed roots. Symbolic links are resolved before paths are
+compared, so neither a link nor `..` leads out of the roots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class AllowedRoots:
         self.paths = tuple(dict.fromkeys(_root(root) for root in roots))
 
     def resolved(self, path: str) -> str:
-        """The real path of an allowed directory. Raises UsageError, or RequestRefused outside of the roots."""
+        """The real path of an allowed directory. Raises UsageError, or RequestRefused outside the roots."""
         real = _real(path)
         self.check(real)
         if not os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
@@ -28,7 +28,7 @@ class AllowedRoots:
         return real
 
     def allow(self, path: str) -> bool:
-        """By where the path leads now: a directory may have become a link since it was chosen."""
+        """Checks where the path leads now: the directory may have become a link since it was chosen."""
         if not self.paths:
             return True
         try:
@@ -38,20 +38,20 @@ class AllowedRoots:
         return any(_is_below(real, root) for root in self.paths)
 
     def may_run(self, thread: Thread) -> bool:
-        """May an agent be started for this thread?"""
+        """Whether an agent may be started for this thread."""
         return self.allow(thread.cwd)
 
     def check(self, path: str) -> None:
-        """Comes before the check whether it exists: nothing is revealed about what is outside of the roots."""
+        """Call this before checking that a path exists, so that nothing is revealed about paths outside the roots."""
         if not self.allow(path):
             raise RequestRefused(
                 403,
-                "The directory is outside of the roots that this daemon may work in.",
+                "The directory is outside the roots that this daemon may work in.",
                 hint=f"Allowed: {', '.join(self.paths)}.",
             )
 
     def default_cwd(self, candidates: Iterable[str]) -> str:
-        """The first directory of these that is allowed; else the first root, else the home directory.
+        """The first candidate that is allowed; else the first root, else the home directory.
 
         The home directory and / are skipped: services and new terminals start there, but nobody works there.
         """
@@ -63,7 +63,7 @@ class AllowedRoots:
         return self.paths[0] if self.paths else home
 
     def listed(self, path: str | None) -> tuple[str, str | None, list[str]]:
-        """A directory, its parent if that is allowed, and the names of the folders in it, without hidden ones."""
+        """The real path, its parent if that is allowed, and the names of the folders in it, without hidden ones."""
         if not path:
             path = self.paths[0] if self.paths else str(Path.home())
         real = _real(path)
@@ -96,7 +96,7 @@ def _root(given: str | Path) -> str:
     try:
         real = os.path.realpath(Path(given).expanduser())
         is_dir = Path(real).is_dir()
-    except (RuntimeError, ValueError, OSError):  # ~nobody, a NUL character, a directory that may not be read
+    except (RuntimeError, ValueError, OSError):  # an unknown ~user, a NUL character, a directory that may not be read
         is_dir = False
     if not is_dir:
         raise UsageError(
@@ -108,10 +108,10 @@ def _root(given: str | Path) -> str:
 
 def _real(path: str) -> str:
     if "\0" in path:
-        raise UsageError("A path cannot hold a NUL character.")
+        raise UsageError("A path cannot contain a NUL character.")
     try:
         expanded = Path(path).expanduser()
-    except RuntimeError:  # ~nobody
+    except RuntimeError:
         raise UsageError(f"{path} names the home directory of an unknown user.") from None
     if not expanded.is_absolute():
         raise UsageError(f"{path} is not an absolute path.", hint="Begin it with / or ~.")
@@ -120,7 +120,7 @@ def _real(path: str) -> str:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     except ValueError:
-        raise UsageError("The path holds characters that no file name can have.") from None
+        raise UsageError("The path contains characters that no file name can have.") from None
 
 
 def _is_below(path: str, root: str) -> bool:

@@ -1,9 +1,9 @@
-"""The daemon's token: a file that only the owner can read, kept over restarts; and the cookie and key for a browser.
+"""The daemon's token, in a file that only the owner can read, kept over restarts; and a browser's cookie and key.
 
 The cookie is enough for the page's files; the API needs the cookie and the key. A browser sends the cookie to every
-server of the same host name, whatever its port (an agent's own dev server too), so the cookie must not be enough; the
-key stays with the page's own origin. Both are derived from the token, so they are invalid when it changes, and neither
-can be used as a Bearer token.
+server of the same host name, whatever its port (also to a dev server that an agent started), so the cookie alone must
+not be enough; the key stays with the page's own origin. Both are derived from the token, so they become invalid when it
+changes, and neither can be used as a Bearer token.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}\Z")
 
 
 class Credentials(Record):
-    """The token, and the cookie and key that are derived from it. Compared in constant time; not in its repr."""
+    """The token, and the cookie and key that are derived from it. They are compared in constant time, and its repr does
+    not show them."""
 
     token: str
 
@@ -51,8 +52,8 @@ class Credentials(Record):
 
 
 class OneTimeCode:
-    """Logs a browser in once, within a short time. `--open` needs it: other users of the machine can read the address
-    on the browser's command line."""
+    """Logs a browser in once, within a short time. `--open` uses it because other users of the machine can read the
+    address on the browser's command line."""
 
     def __init__(self, *, expires_at: float) -> None:
         self.code = secrets.token_urlsafe(TOKEN_BYTES)
@@ -70,7 +71,7 @@ def _same(given: str, wanted: str) -> bool:
 
 
 def load_token(home: Path) -> Credentials:
-    """The token of this home, made when there is none."""
+    """The token of this home; creates one if there is none."""
     path = home / TOKEN_FILE
     try:
         token = path.read_text("ascii").strip()
@@ -79,7 +80,7 @@ def load_token(home: Path) -> Credentials:
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from error
     if not _TOKEN.match(token):
-        return new_token(home)  # cut short by a full disk, or edited: a weak token must not stay
+        return new_token(home)  # it was truncated by a full disk, or edited: a weak token must not be used
     try:
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
@@ -89,7 +90,7 @@ def load_token(home: Path) -> Credentials:
 
 
 def new_token(home: Path) -> Credentials:
-    """Another token: links and cookies made with the old one stop working when the daemon starts again."""
+    """Replaces the token: links and cookies made with the old one stop working when the daemon starts again."""
     path = home / TOKEN_FILE
     draft = _write_draft(path)
     try:
@@ -101,7 +102,7 @@ def new_token(home: Path) -> Credentials:
 
 
 def _create(path: Path) -> Credentials:
-    """Two daemons may start at once: the first one that links its file there wins, and both read that file."""
+    """If two daemons start at once, the first one that links its file wins, and both read that file."""
     draft = _write_draft(path)
     try:
         os.link(draft, path)
@@ -115,7 +116,7 @@ def _create(path: Path) -> Credentials:
 
 
 def _read(path: Path) -> Credentials:
-    """Raises StoreError also for a dangling symbolic link, which exists and cannot be read."""
+    """Raises StoreError, also for a dangling symbolic link, which exists and cannot be read."""
     try:
         return Credentials(path.read_text("ascii").strip())
     except (OSError, UnicodeDecodeError) as error:
@@ -123,7 +124,7 @@ def _read(path: Path) -> Credentials:
 
 
 def _write_draft(path: Path) -> Path:
-    """A new token in a file beside `path`: nobody can read half of it."""
+    """Writes a new token to a file beside `path`, so that no process can read half a token."""
     try:
         make_private(path.parent)
         return write_draft(path, f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode())
