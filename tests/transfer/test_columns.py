@@ -1,4 +1,4 @@
-"""What import checks know of columns: the catalogue of the database, and the lists in `columns.py` that must fit it."""
+"""What import checks know of columns: the catalogue of the database, and what each part declares, which must match."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from clew.store.store import Store, open_store
-from clew.store.transfer.codec import DUMPED
-from clew.store.transfer.columns import BELONGS_TO, JSON, MAY_NAME, NAMES_NO_ROW, WITH_ID
+from clew.store.transfer.dumped_tables import NAMES_NO_ROW, TABLES
 from clew.testing.postgres import PostgresServer
 from transfer.samples import fill, fill_pair
 
-OF_A_THREAD = ("threads", *DUMPED)
+OF_A_THREAD = tuple(TABLES)
+JSON = {(name, column): kept for name, table in TABLES.items() for column, kept in table.json.items()}
+WITH_ID = {name for name, table in TABLES.items() if table.has_id}
+BELONGS_TO = {(name, column): owner for name, table in TABLES.items() for column, owner in table.belongs_to.items()}
+MAY_NAME = {(name, column): owner for name, table in TABLES.items() for column, owner in table.may_name.items()}
 KINDS = {"TEXT", "BIGINT", "SMALLINT", "DOUBLE PRECISION"}
 INDEX_OF_WORDS = "turn_words"  # the database's own: each has another
 
@@ -41,6 +44,12 @@ def test_both_databases_have_the_same_catalogue(store: Store, postgres: Postgres
     shared = here.keys() & there.keys() - {INDEX_OF_WORDS}
     assert shared >= set(OF_A_THREAD)
     assert {table: here[table] for table in shared} == {table: there[table] for table in shared}
+
+
+def test_owners_are_written_before_what_belongs_to_them() -> None:
+    order = list(TABLES)
+    assert all(order.index(owner) < order.index(table) for (table, _), owner in BELONGS_TO.items())
+    assert {"jobs", "review_rounds", "hook_jobs", "pair_rounds"} <= set(order), "hosts' tables are found"
 
 
 def test_every_listed_column_is_one_of_the_schema_and_a_text(store: Store) -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from clew.store.tables.jobs import JobTable
     from clew.store.tables.pairs import PairTable
     from clew.store.tables.reviews import ReviewTable
+    from clew.store.tables.table import Table
     from clew.store.tables.workers import WorkerTable
     from clew.store.views.counts import Counts
     from clew.store.views.search import ThreadSearch
@@ -105,6 +106,10 @@ class Store:
         from clew.store.views.counts import Counts
 
         return Counts(self.database)
+
+    def hosts(self) -> list[Table]:
+        """The parts that hold rows of hosts: some of these rows are dumped and imported with a thread."""
+        return [self.jobs, self.reviews, self.hooks, self.pairs]
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,12 @@ from clew.errors import NotFound
 from clew.store.database.database import provisional_number
 from clew.store.records import Row, dumps, each, first, flat
 from clew.store.rows.hooks import HookJob, HookKey, StoredHook, hook_from, job_from, key_from
-from clew.store.tables.table import Table
+from clew.store.tables.table import DumpedTable, Table, Tables
+
+DUMPED = (
+    DumpedTable("hook_keys", belongs_to={"thread_id": "threads"}),
+    DumpedTable("hook_jobs", belongs_to={"job_id": "jobs"}),
+)
 
 
 class HookTables(Table):
@@ -132,3 +137,8 @@ class HookTables(Table):
             changed = stored._replace(**changes)
             self._database.do("write_hook_job", **changed._asdict())
         return changed
+
+    def adapt_imported(self, tables: Tables) -> None:
+        """A key that this store knows keeps its thread."""
+        keys = tables.get("hook_keys", ())
+        tables["hook_keys"] = [row for row in keys if self._database.one("hook_key", key=str(row.get("key"))) is None]

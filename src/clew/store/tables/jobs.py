@@ -16,11 +16,24 @@ from clew.errors import NotFound
 from clew.store.database.database import provisional_number
 from clew.store.records import each, first
 from clew.store.rows.jobs import job_from, job_row, marker_from
-from clew.store.tables.table import Table
+from clew.store.tables.table import DumpedTable, Json, Table, Tables
 
 FIXED = frozenset({"id", "thread_id", "prompt", "full_prompt", "kind", "allowed_tools", "cwd", "key", "created_at"})
 
 EXTRA_CANDIDATES = 16  # jobs read beyond the number wanted, because other workers may claim some of them first
+
+
+DUMPED = (
+    DumpedTable(
+        "jobs",
+        has_id=True,
+        belongs_to={"thread_id": "threads"},
+        may_name={"run_id": "runs", "saved_run_id": "runs", "prompt_turn_id": "turns"},
+        json={"limits": Json(dict), "allowed_tools": Json(list, str), "conflicts": Json(list, str)},
+        store_columns=frozenset({"number", "full_prompt"}),  # no surface shows what a hook's fresh session was told
+    ),
+    DumpedTable("job_markers", belongs_to={"job_id": "jobs"}, may_name={"run_id": "runs"}),
+)
 
 
 class JobTable(Table):
@@ -129,3 +142,12 @@ class JobTable(Table):
             if not row["is_behind"]:
                 self._database.do("put_next", job_id=row["job_id"])
         return int(found[-1]["number"]) if len(found) == limit else 0
+
+    def adapt_imported(self, tables: Tables) -> None:
+        for job in tables.get("jobs", ()):
+            job["number"] = provisional_number()  # the last step of the transaction replaces it
+            self._database.at_commit("number_job", id=str(job.get("id")))
+
+    def read_back(self, thread_id: str) -> None:
+        for row in self._database.all("dump_jobs", id=thread_id):
+            self.find(row["id"])

@@ -9,9 +9,30 @@ from clew.core.record import replace
 from clew.errors import Conflict, NotFound
 from clew.store.records import each, first
 from clew.store.rows.pairs import KeptFiles, files_from, files_row, pair_from, pair_row, round_from, round_row
-from clew.store.tables.table import Table, free_name
+from clew.store.tables.table import DumpedTable, Json, Table, Tables, free_name
 
 ALL_PAIRS = "`clew pair --list-sessions` shows those of this directory, `clew threads list --kind pair` all."
+
+
+# The sizes and digests of files that a pair remembers are not dumped: they describe one directory of one machine.
+DUMPED = (
+    DumpedTable(
+        "pairs",
+        has_id=True,
+        belongs_to={"instructor_thread_id": "threads", "worker_thread_id": "threads"},
+        may_name={"run_id": "runs"},
+        json={"models": Json(list, str), "changed_files": Json(list, str)},
+        store_columns=frozenset({"updated_at"}),
+        is_shared=True,
+    ),
+    DumpedTable(
+        "pair_rounds",
+        belongs_to={"pair_id": "pairs"},
+        may_name={"instructor_run_id": "runs", "worker_run_id": "runs"},
+        json={"instructor_order": Json(dict), "changed_files": Json(list, str)},
+        is_shared=True,
+    ),
+)
 
 
 class PairTable(Table):
@@ -104,3 +125,12 @@ class PairTable(Table):
 
     def files(self, pair_id: str) -> KeptFiles | None:
         return first(files_from, self._database.one("pair_files", pair_id=pair_id))
+
+    def adapt_imported(self, tables: Tables) -> None:
+        for pair in tables.get("pairs", ()):
+            pair["name"] = self.free_name(str(pair.get("name")))
+
+    def read_back(self, thread_id: str) -> None:
+        for row in self._database.all("dump_pairs", id=thread_id):
+            self.find(row["id"])
+            self.rounds(row["id"])

@@ -19,7 +19,17 @@ from clew.store.rows.reviews import (
     unpacked,
     unpacked_files,
 )
-from clew.store.tables.table import Table
+from clew.store.tables.table import DumpedTable, Json, Table, Tables
+
+DUMPED = (
+    DumpedTable("reviews", has_id=True, belongs_to={"thread_id": "threads"}, json={"paths": Json(list, str)}),
+    DumpedTable(
+        "review_rounds",
+        belongs_to={"review_id": "reviews"},
+        may_name={"run_id": "runs", "first_run_id": "runs"},
+        json={"answer": Json(dict), "changed_since": Json(list, str), "changes": Json(list, dict)},
+    ),
+)
 
 
 class ReviewTable(Table):
@@ -92,6 +102,22 @@ class ReviewTable(Table):
         if row is None:
             raise _no_such_round(review_id, number)
         return unpacked_files(row["files"])
+
+    def adapt_imported(self, tables: Tables) -> None:
+        for review in tables.get("reviews", ()):
+            old, day = str(review.get("id")), str(review.get("day"))
+            if self._database.one("review_by_id", id=old) is None:
+                continue
+            number = self._database.number("last_review_of_day", day=day) + 1
+            review.update(id=f"{day}-{number:03d}", number=number)
+            for round_ in tables.get("review_rounds", ()):
+                if round_.get("review_id") == old:
+                    round_["review_id"] = review["id"]
+
+    def read_back(self, thread_id: str) -> None:
+        for row in self._database.all("dump_reviews", id=thread_id):
+            self.find(row["id"])
+            self.rounds(row["id"])
 
 
 def _no_such_round(review_id: str, number: int) -> NotFound:

@@ -26,42 +26,20 @@ from clew.errors import UsageError
 from clew.store.database import sql
 from clew.store.database.text import pack, unpack
 from clew.store.records import dumps
-from clew.store.transfer.columns import JSON
+from clew.store.tables.table import Tables as Tables
+from clew.store.transfer.dumped_tables import TABLES
 
 Row = dict[str, Any]
 Dump = Mapping[str, Any]
-Tables = dict[str, list[Row]]  # "threads", "turns" and the rest, by table
 
-# In the order of a dump: what a row belongs to comes before it. What a pair remembers of the files is not in it: it
-# means something in one directory of one machine alone.
-DUMPED = (
-    "turns",
-    "turn_revisions",
-    "runs",
-    "attempts",
-    "events",
-    "questions",
-    "pins",
-    "pin_absorbed",
-    "jobs",
-    "job_markers",
-    "reviews",
-    "review_rounds",
-    "hook_keys",
-    "hook_jobs",
-    "pairs",
-    "pair_rounds",
-)
+DUMPED = tuple(name for name in TABLES if name != "threads")  # owners before what belongs to them
 PIN_TABLES = ("pins", "pin_absorbed")  # written as records, since the store keeps a digest of them
 PLAIN_TABLES = tuple(table for table in DUMPED if table not in PIN_TABLES)  # written as rows
 HISTORY_TABLES = ("threads", "turns", "turn_revisions")
 STATE_TABLES = (*(table for table in PLAIN_TABLES if table not in HISTORY_TABLES), *PIN_TABLES)
 COUNTED = ("size_chars", "spent_usd")  # of a thread's row: the database adds them up itself
 
-NESTED = {
-    table: tuple(name for (its_table, name), kept in JSON.items() if its_table == table and kept.is_nested)
-    for table in DUMPED
-}
+NESTED = {name: [column for column, kept in table.json.items() if kept.is_nested] for name, table in TABLES.items()}
 
 OWNER_COLUMNS = ("owner_host", "owner_pid", "owner_started")
 DIRECTORY_COLUMNS = ("cwd", "work_dir", "top")
@@ -77,12 +55,6 @@ MACHINE_COLUMNS = frozenset(
         "imported_from",
     }
 )
-_STORE_COLUMNS: dict[str, set[str]] = {
-    "threads": {"version", "updated_at"},  # when it was last used there says nothing about here
-    "pairs": {"updated_at"},
-    "jobs": {"number", "full_prompt"},  # no surface shows what a hook's fresh session was told
-    "pins": {"absorbed_count", "absorbed_digest"},
-}
 _PORTABLE_RUNTIME = ("agent", "product", "can_resume")  # what another machine's runtime can be compared with
 
 AGAIN = "Export the thread again."
@@ -112,8 +84,9 @@ def merged(found: Sequence[Dump]) -> Tables:
     tables: Tables = {"threads": [dict(dump["thread"]) for dump in found]}
     for table in (*HISTORY_TABLES[1:], *STATE_TABLES):
         rows = [dict(row) for dump in found for row in dump.get(table, ())]
-        is_shared = table in ("pairs", "pair_rounds")
-        tables[table] = [row for place, row in enumerate(rows) if row not in rows[:place]] if is_shared else rows
+        tables[table] = rows
+        if TABLES[table].is_shared:
+            tables[table] = [row for place, row in enumerate(rows) if row not in rows[:place]]
     return tables
 
 
@@ -124,7 +97,7 @@ def portable(found: Sequence[Dump]) -> Tables:
     """
     tables = merged(found)
     for table, rows in tables.items():
-        left_out = MACHINE_COLUMNS | _STORE_COLUMNS.get(table, set())
+        left_out = MACHINE_COLUMNS | TABLES[table].store_columns
         tables[table] = [{name: value for name, value in row.items() if name not in left_out} for row in rows]
     for pin in tables["pins"]:
         pin["runtime"] = {name: pin["runtime"].get(name) for name in _PORTABLE_RUNTIME}

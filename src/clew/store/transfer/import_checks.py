@@ -18,7 +18,7 @@ from clew.errors import UsageError
 from clew.store.database.dialect import Catalogue, Column
 from clew.store.rows.reviews import is_packed
 from clew.store.transfer.codec import AGAIN, DUMPED, NESTED, Row, flattened
-from clew.store.transfer.columns import BELONGS_TO, JSON, MAY_NAME, WITH_ID
+from clew.store.transfer.dumped_tables import TABLES
 
 Tables = Mapping[str, Sequence[Row]]  # "threads", "pins" and the rest, by table
 
@@ -41,16 +41,17 @@ def check(tables: object, catalogue: Catalogue) -> None:
     """Raises UsageError, in one line, for a file's rows that may not come in."""
     if not isinstance(tables, dict) or not tables.keys() <= {"threads", *DUMPED}:
         raise UsageError("The file holds what this Clew does not know.", hint="Update Clew.")
-    for table, rows in tables.items():
+    for name, rows in tables.items():
         if not isinstance(rows, list):
-            raise UsageError(f"The file's {table} are no rows.", hint=_HINT)
+            raise UsageError(f"The file's {name} are no rows.", hint=_HINT)
         for row in rows:
-            checked(table, row, catalogue)
-            _check_words(table, row)
-    ids = {table: {row["id"] for row in tables.get(table, ())} for table in WITH_ID}
-    for (table, column), owner in BELONGS_TO.items():
-        if any(row.get(column) not in ids[owner] for row in tables.get(table, ())):
-            raise UsageError("The file's rows do not fit together.", hint=_HINT)
+            checked(name, row, catalogue)
+            _check_words(name, row)
+    ids = {name: {row["id"] for row in tables.get(name, ())} for name, table in TABLES.items() if table.has_id}
+    for name, table in TABLES.items():
+        for column, owner in table.belongs_to.items():
+            if any(row.get(column) not in ids[owner] for row in tables.get(name, ())):
+                raise UsageError("The file's rows do not fit together.", hint=_HINT)
     if not 1 <= len(tables.get("threads", ())) <= THREADS_MOST:
         raise UsageError("The file holds no thread.", hint=AGAIN)
 
@@ -70,8 +71,9 @@ def checked(table: str, row: object, catalogue: Catalogue) -> Row:
 def named_elsewhere(tables: Tables) -> dict[str, set[str]]:
     """By table, the ids that rows name without having brought them: what is here must have none of these."""
     found: dict[str, set[str]] = {"turns": set(), "runs": set()}
-    for (table, column), owner in MAY_NAME.items():
-        found[owner] |= {row[column] for row in tables.get(table, ()) if row.get(column) is not None}
+    for name, table in TABLES.items():
+        for column, owner in table.may_name.items():
+            found[owner] |= {row[column] for row in tables.get(name, ()) if row.get(column) is not None}
     return {owner: named - {row["id"] for row in tables.get(owner, ())} for owner, named in found.items()}
 
 
@@ -101,7 +103,7 @@ def _is_within(name: str, value: float, most: float) -> bool:
 
 def _check_words(table: str, row: Row) -> None:
     """What is more than a number, or a text that somebody said."""
-    if table in WITH_ID and "id" not in row:
+    if TABLES[table].has_id and "id" not in row:
         raise _senseless(table, "id")
     for name, value in row.items():
         if value is not None and not _fits(table, name, value):
@@ -121,7 +123,7 @@ def _fits(table: str, name: str, value: Any) -> bool:
         return True  # it had none yet
     if (table, name) == ("pins", "borrowed_at"):
         return not value or _ID.match(value) is not None  # a message's id, which goes on a command line
-    if (name == "id" and table in WITH_ID) or (name.endswith("_id") and name not in _SAID_BY_OTHERS):
+    if (name == "id" and TABLES[table].has_id) or (name.endswith("_id") and name not in _SAID_BY_OTHERS):
         return _ID.match(value) is not None
     if table == "review_rounds" and name in ("diff", "files"):
         return is_packed(value, files=name == "files", max_bytes=PACKED_MOST)
@@ -134,7 +136,7 @@ def _fits_json(table: str, name: str, value: Any) -> bool:
         return isinstance(value, dict) and all(isinstance(each, str | int | None) for each in value.values())
     if place == ("pins", "pending"):
         return isinstance(value, dict) and _can_be_pending(value)
-    kept = JSON.get(place)
+    kept = TABLES[table].json.get(name)
     if kept is None or kept.is_nested:
         return True
     try:

@@ -15,7 +15,6 @@ from clew.core.lookup import ALL_ROWS
 from clew.core.pins import Absorbed, Pin, PinState
 from clew.core.record import replace
 from clew.errors import Conflict, NotFound, StoreError, UsageError
-from clew.store.database.database import provisional_number
 from clew.store.records import absorbed_from, each, first, pin_from, question_from, thread_from
 from clew.store.transfer.codec import AGAIN, PLAIN_TABLES, Row, flattened
 from clew.store.transfer.import_checks import checked, named_elsewhere
@@ -64,12 +63,12 @@ def _restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], conte
     if any(store.database.one("thread_by_id", id=thread.id) is not None for thread in threads):
         raise IdTaken("The thread is in the store already.")
     made = [store.threads.create(thread) for thread in threads]
-    fitted = _fitted(store, content)
-    if any(_names_what_is_here(store, owner, named) for owner, named in named_elsewhere(fitted).items()):
+    rows = _adapted(store, content)
+    if any(_names_what_is_here(store, owner, named) for owner, named in named_elsewhere(rows).items()):
         raise UsageError("The file's rows name what belongs to another thread.", hint=AGAIN)
     try:
         for table in PLAIN_TABLES:
-            _insert(store, table, fitted.get(table, ()))
+            _insert(store, table, rows.get(table, ()))
         for pin in pins:
             if store.database.one("pin_summary", id=pin.id) is not None:
                 raise IdTaken("The thread's session is in the store already.")
@@ -102,40 +101,18 @@ def _insert(store: Store, table: str, rows: Sequence[Row]) -> None:
     """Many at once; an older file's rows may lack columns that have a default."""
     by_names: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
-        fit = checked(table, row, store.database.catalogue())
-        if table == "jobs":
-            fit["number"] = provisional_number()
-        by_names.setdefault(tuple(sorted(fit)), []).append(fit)
+        by_names.setdefault(tuple(sorted(row)), []).append(row)
     for names, alike in by_names.items():
         store.database.insert(table, names, alike)
 
 
-def _fitted(store: Store, content: Content) -> dict[str, list[Row]]:
-    """With numbers and names of this store's own, where they must be unique."""
-    fitted = {table: [dict(row) for row in rows] for table, rows in content.items()}
-    for job in fitted.get("jobs", ()):
-        job["number"] = 0  # the last step of the transaction gives it one
-        store.database.at_commit("number_job", id=str(job.get("id")))
-    for review in fitted.get("reviews", ()):
-        _fit_review(store, review, fitted.get("review_rounds", ()))
-    fitted["hook_keys"] = [
-        key for key in fitted.get("hook_keys", ()) if store.database.one("hook_key", key=str(key.get("key"))) is None
-    ]
-    for pair in fitted.get("pairs", ()):
-        pair["name"] = store.pairs.free_name(str(pair.get("name")))
-    return fitted
-
-
-def _fit_review(store: Store, review: Row, rounds: Sequence[Row]) -> None:
-    old = str(review.get("id"))
-    if store.database.one("review_by_id", id=old) is None:
-        return
-    day = str(review.get("day"))
-    number = store.database.number("last_review_of_day", day=day) + 1
-    review.update(id=f"{day}-{number:03d}", number=number)
-    for round_ in rounds:
-        if round_.get("review_id") == old:
-            round_["review_id"] = review["id"]
+def _adapted(store: Store, content: Content) -> dict[str, list[Row]]:
+    """The rows as they may be written, with numbers and names of this store where they must be unique."""
+    catalogue = store.database.catalogue()
+    adapted = {table: [checked(table, row, catalogue) for row in rows] for table, rows in content.items()}
+    for part in store.hosts():
+        part.adapt_imported(adapted)
+    return adapted
 
 
 def _read_back(store: Store, thread: Thread) -> None:
@@ -148,11 +125,5 @@ def _read_back(store: Store, thread: Thread) -> None:
         store.runs.attempts(run.id)
         store.events.of_run(run.id)
     each(question_from, store.database.all("dump_questions", id=thread.id))
-    for row in store.database.all("dump_jobs", id=thread.id):
-        store.jobs.find(row["id"])
-    for row in store.database.all("dump_reviews", id=thread.id):
-        store.reviews.find(row["id"])
-        store.reviews.rounds(row["id"])
-    for row in store.database.all("dump_pairs", id=thread.id):
-        store.pairs.find(row["id"])
-        store.pairs.rounds(row["id"])
+    for part in store.hosts():
+        part.read_back(thread.id)

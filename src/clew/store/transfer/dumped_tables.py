@@ -1,0 +1,62 @@
+"""The tables whose rows are dumped with a thread: its own, and those that the hosts' parts of the store declare.
+
+A host's part declares its tables as `DUMPED` in its module in `store/tables`, and is found there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from graphlib import TopologicalSorter
+
+from clew.store import tables
+from clew.store.tables.table import DumpedTable, Json
+
+OF_THREAD = (
+    DumpedTable(
+        "threads", has_id=True, json={"origin": Json(dict)}, store_columns=frozenset({"version", "updated_at"})
+    ),
+    DumpedTable("turns", has_id=True, belongs_to={"thread_id": "threads"}, may_name={"run_id": "runs"}),
+    DumpedTable("turn_revisions", belongs_to={"turn_id": "turns"}),
+    DumpedTable(
+        "runs",
+        has_id=True,
+        belongs_to={"thread_id": "threads"},
+        may_name={"prompt_turn_id": "turns", "answer_turn_id": "turns"},  # a prompt that was never sent has no turn
+        json={"asked": Json(dict)},
+    ),
+    DumpedTable("attempts", has_id=True, belongs_to={"run_id": "runs"}),
+    DumpedTable("events", belongs_to={"run_id": "runs"}, json={"body": Json(dict, is_nested=True)}),
+    DumpedTable(
+        "questions",
+        belongs_to={"run_id": "runs", "thread_id": "threads"},
+        json={"input": Json(dict, is_nested=True), "reply": Json(dict)},
+    ),
+    DumpedTable(
+        "pins",
+        has_id=True,
+        belongs_to={"thread_id": "threads"},
+        json={"runtime": Json(dict, is_nested=True), "pending": Json(dict, is_nested=True)},
+        store_columns=frozenset({"absorbed_count", "absorbed_digest"}),
+    ),
+    DumpedTable("pin_absorbed", belongs_to={"pin_id": "pins"}),
+)
+
+# Ids that need not name a row: those of agents' sessions and messages, those of forges' events, and the turn whose end
+# a session lacks.
+NAMES_NO_ROW = frozenset({"session_id", "message_id", "hook_id", "held_back_turn_id"})
+
+
+def _of_hosts() -> list[DumpedTable]:
+    modules = [
+        importlib.import_module(each.name) for each in pkgutil.iter_modules(tables.__path__, "clew.store.tables.")
+    ]
+    return [table for module in modules for table in getattr(module, "DUMPED", ())]
+
+
+def _owners_first(found: dict[str, DumpedTable]) -> dict[str, DumpedTable]:
+    order = TopologicalSorter({name: table.belongs_to.values() for name, table in found.items()})
+    return {name: found[name] for name in order.static_order()}
+
+
+TABLES = _owners_first({table.name: table for table in (*OF_THREAD, *_of_hosts())})
