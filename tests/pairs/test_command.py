@@ -76,7 +76,7 @@ def test_what_must_stop_it_has_its_exit_code_and_the_pair_goes_on_afterwards(scr
     couple.busy[1] = Fail(429, "rate_limit_error", "Claude AI usage limit reached", FINAL)
     stopped = run(scripted, TASK, "--name", "build", "--no-wait-for-limit")
     assert stopped.returncode == 5, stopped.stderr.decode()
-    assert stopped.stderr.count(b"clew pair --session build goes on with it") == 1
+    assert stopped.stderr.count(b"clew pair --session build continues it") == 1
     assert b"Ask again" not in stopped.stderr
     listed = run(scripted, "--list-sessions")
     assert re.search(r"^build +stopped +1 +10 ", listed.stdout.decode(), re.MULTILINE)
@@ -190,7 +190,7 @@ def test_a_file_where_the_folder_should_be_is_named(scripted: Stage) -> None:
     (scripted.work / ".clew").touch()
     done = run(scripted, TASK)
     assert done.returncode == 0
-    assert f"{scripted.work / '.clew'} is no folder".encode() in done.stderr
+    assert f"{scripted.work / '.clew'} is not a folder".encode() in done.stderr
 
 
 def test_the_line_does_not_name_the_part_twice() -> None:

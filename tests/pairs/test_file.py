@@ -22,7 +22,7 @@ from clew.hosts.pairs.imports import ImportedPair
 from clew.hosts.pairs.reading import read
 from clew.hosts.pairs.rows import ResumeOptions
 from clew.hosts.pairs.saving import iso
-from clew.hosts.pairs.state import SavedPair, alike, worded
+from clew.hosts.pairs.state import SavedPair, may_be_same, state_json
 from clew.hosts.transfer.export import export_thread
 from clew.hosts.transfer.export_file import read_export
 from clew.hosts.transfer.imports import import_thread
@@ -53,7 +53,7 @@ def elsewhere(tmp_path: Path, scripted: Stage) -> Iterator[Stage]:
 
 
 async def bring_in(client: Any, stage: Stage, path: Path) -> ImportedPair:
-    imported = await client.pairs.bring_in(path, cwd=str(stage.work), agent="claude")
+    imported = await client.pairs.import_file(path, cwd=str(stage.work), agent="claude")
     assert isinstance(imported, ImportedPair)
     return imported
 
@@ -128,7 +128,7 @@ async def test_it_is_written_every_five_rounds_and_at_the_end_or_not_at_all(scri
         assert kept(scripted)["phase"] in ("instructing", "working")
         for path in folder(scripted).iterdir():
             path.unlink()
-        live = await client.pairs.resume(live.pair.id, ResumeOptions(), live.manner.replace(auto_save=False))
+        live = await client.pairs.resume(live.pair.id, ResumeOptions(), live.options.replace(auto_save=False))
         live.cancel()
         assert not [event async for event in live.events() if event.kind == "saved"]
         assert not list(folder(scripted).iterdir())
@@ -195,7 +195,7 @@ async def test_another_machine_goes_on_in_the_middle_of_the_workers_turn(scripte
         # And back: the first machine is told what it lacks.
         back = folder(elsewhere) / f"session-{first.pair.id}.json"
         again = await bring_in(client, scripted, back)
-        assert "went on elsewhere" in again.warnings[0]
+        assert "was continued elsewhere" in again.warnings[0]
         couple.orders.append('{"instruction": "a91z Nothing is left.", "should_continue": false}')
         home = await resumed(client, again.pair, "u9z Is anything left?")
         assert home.status is PairStatus.FINISHED
@@ -310,14 +310,14 @@ async def test_a_file_of_the_older_tool_goes_on(scripted: Stage, tmp_path: Path,
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no state of a pair"),
-        ("[1]", "no state of a pair"),
-        ("{}", "no state of a pair"),
-        ("\xff\x00", "no state of a pair"),
+        ("", "not the state of a pair"),
+        ("[1]", "not the state of a pair"),
+        ("{}", "not the state of a pair"),
+        ("\xff\x00", "not the state of a pair"),
         (json.dumps(OLDER | {"sessionId": "../../etc/passwd"}), "sessionId"),
-        (json.dumps(OLDER | {"instructor": 3}), "no state of a pair"),
+        (json.dumps(OLDER | {"instructor": 3}), "not the state of a pair"),
         (json.dumps(OLDER | {"version": "2.0.0", "worker": "of another shape"}), "newer version .2.0.0; this Clew"),
-        ("[" * 100_000, "no state of a pair"),
+        ("[" * 100_000, "not the state of a pair"),
         (json.dumps(OLDER | {"version": "9" * 5000}), "newer version"),
     ],
 )
@@ -390,7 +390,7 @@ async def test_a_file_goes_into_no_pair_that_is_going_on(scripted: Stage, tmp_pa
                 and isinstance(event.event, TextStreamed)
                 and "at it" in event.event.text
             ):
-                with pytest.raises(Busy, match="is going on"):
+                with pytest.raises(Busy, match="is running in another process"):
                     await bring_in(client, scripted, tmp_path / "ahead.json")
                 live.cancel()
         state = await finished(client, live)
@@ -409,7 +409,7 @@ async def test_a_blanked_file_fits_its_own_pair_in_whatever_environment(scripted
         assert (await bring_in(client, scripted, path)).warnings == ()
         changed = path.read_text().replace("or so", "or not")
         (scripted.work / "x.json").write_text(changed)
-        with pytest.raises(Conflict, match="different ways"):
+        with pytest.raises(Conflict, match="different histories"):
             await bring_in(client, scripted, scripted.work / "x.json")
 
 
@@ -426,7 +426,7 @@ async def test_a_blanked_file_fits_its_own_pair_in_whatever_environment(scripted
     ],
 )
 def test_what_was_blanked_may_have_been_anything(stored: str, told: str, same: bool) -> None:
-    assert alike(stored, told) is same
+    assert may_be_same(stored, told) is same
 
 
 async def test_a_file_that_went_another_way_is_a_conflict(scripted: Stage, tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ async def test_a_file_that_went_another_way_is_a_conflict(scripted: Stage, tmp_p
         body = kept(scripted)
         body["worker"]["conversationHistory"][1]["content"] = "something else"
         (tmp_path / "x.json").write_text(json.dumps(body))
-        with pytest.raises(Conflict, match="different ways"):
+        with pytest.raises(Conflict, match="different histories"):
             await bring_in(client, scripted, tmp_path / "x.json")
 
 
@@ -445,6 +445,6 @@ def test_half_a_character_in_what_was_said_spoils_no_file(tmp_path: Path) -> Non
     pair = Pair("2026-11-15-10-00-00-1a2b", "odd", "half \ud83d", str(tmp_path), "claude", *ids)
     said = (Turn(TurnId("u"), Role.USER, "half \ud83d, whole \U0001f600 and the secret-of-mine"),)
     whole = SavedPair(pair, (), dict.fromkeys(PairPart, said), {part: {} for part in PairPart})
-    path = write(str(tmp_path), pair.id, worded(whole, {"MY_TOKEN": "secret-of-mine"}, iso))
+    path = write(str(tmp_path), pair.id, state_json(whole, {"MY_TOKEN": "secret-of-mine"}, iso))
     expected = (Role.USER, "half \ufffd, whole \U0001f600 and the [blanked]", False)
     assert read(path).messages(PairPart.WORKER) == [expected]

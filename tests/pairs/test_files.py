@@ -13,8 +13,7 @@ import pytest
 
 from clew.core.pairs.pair import PairPart, PairStatus, PairWarned
 from clew.errors import AuthFailed
-from clew.hosts.pairs import files as pair_files
-from clew.hosts.pairs.files import READ_MOST, Look
+from clew.hosts.pairs.files import MAX_FILES, MAX_HASHED_BYTES, FileScan, scan_files
 from clew.hosts.pairs.rows import ResumeOptions
 from clew.hosts.transfer.export import export_thread
 from clew.hosts.transfer.export_file import STATE, unpack
@@ -41,13 +40,13 @@ def tree(folder: Path) -> Path:
     return folder
 
 
-async def look(folder: Path, before: KeptFiles | None = None) -> Look:
-    found = await pair_files.look(str(folder), os.environ, None, before)
+async def scanned(folder: Path, before: KeptFiles | None = None) -> FileScan:
+    found = await scan_files(str(folder), os.environ, None, before)
     assert found.files is not None
     return found
 
 
-def kept(found: Look) -> KeptFiles:
+def kept(found: FileScan) -> KeptFiles:
     assert found.files is not None
     return found.files
 
@@ -59,12 +58,12 @@ async def test_only_what_has_changed_is_told_whatever_git_made_of_it_since(tmp_p
     for name in ("new.txt", "later.txt", "gone.txt", "other.txt"):
         (folder / name).write_text("new\n")
     (folder / "link").symlink_to("new.txt")
-    before = kept(await look(folder))
-    assert (await look(folder, before)).changed == ()
+    before = kept(await scanned(folder))
+    assert (await scanned(folder, before)).changed == ()
     os.utime(folder / "later.txt", (1, 1))
     git(folder, "add", "mine.txt", "new.txt")
     git(folder, "commit", "-qm", "the same words, committed")
-    assert (await look(folder, before)).changed == (), "a touch and a commit change no file"
+    assert (await scanned(folder, before)).changed == (), "a touch and a commit change no file"
     (folder / "kept.txt").write_text("2\n")
     git(folder, "commit", "-qam", "second")
     (folder / "gone.txt").unlink()
@@ -72,9 +71,9 @@ async def test_only_what_has_changed_is_told_whatever_git_made_of_it_since(tmp_p
     (folder / "link").unlink()
     (folder / "link").symlink_to("old.txt")
     (folder / "more.txt").write_text("more\n")
-    seen = await look(folder, before)
+    seen = await scanned(folder, before)
     assert set(seen.changed) == {"kept.txt", "gone.txt", "other.txt", "link", "more.txt"}
-    assert (await look(folder, seen.files)).changed == ()
+    assert (await scanned(folder, seen.files)).changed == ()
 
 
 @pytest.mark.process
@@ -82,12 +81,12 @@ async def test_large_files_are_told_by_their_time_and_are_not_read(tmp_path: Pat
     folder = tree(tmp_path)
     for number in range(40):
         with (folder / f"large-{number}").open("wb") as file:
-            file.truncate(READ_MOST + 1 if number else 10**12)  # more than anybody reads in that time
-    before = kept(await look(folder))
+            file.truncate(MAX_HASHED_BYTES + 1 if number else 10**12)  # more than anybody reads in that time
+    before = kept(await scanned(folder))
     assert {each.digest for each in before.files.values()} == {None}
-    assert (await look(folder, before)).changed == ()
+    assert (await scanned(folder, before)).changed == ()
     os.utime(folder / "large-7", (1, 1))
-    assert (await look(folder, before)).changed == ("large-7",)
+    assert (await scanned(folder, before)).changed == ("large-7",)
 
 
 @pytest.mark.process
@@ -95,9 +94,9 @@ async def test_a_tree_with_too_many_changes_is_not_looked_at(tmp_path: Path) -> 
     folder = tree(tmp_path)
     for number in range(4):
         (folder / f"f{number}").touch()
-    assert (await pair_files.look(str(folder), os.environ, None, most=4)).files is not None
-    unseen = await pair_files.look(str(folder), os.environ, None, most=3)
-    assert (unseen.files, unseen.too_much) == (None, "4 have changed")
+    assert (await scan_files(str(folder), os.environ, None, max_changed=4)).files is not None
+    unseen = await scan_files(str(folder), os.environ, None, max_changed=3)
+    assert (unseen.files, unseen.skipped_because) == (None, "4 have changed")
 
 
 @pytest.mark.process
@@ -105,17 +104,17 @@ async def test_without_git_all_files_but_hidden_ones_are_told_by_sizes_and_times
     (tmp_path / "sub" / ".cache").mkdir(parents=True)
     for name in ("kept.txt", "mine.txt", "gone.txt", "sub/deep.txt", ".hidden", "sub/.cache/x"):
         (tmp_path / name).write_text("1\n")
-    before = kept(await look(tmp_path))
+    before = kept(await scanned(tmp_path))
     assert {each.digest for each in before.files.values()} == {None}
-    assert (await look(tmp_path, before)).changed == ()
+    assert (await scanned(tmp_path, before)).changed == ()
     (tmp_path / "mine.txt").write_text("22\n")
     os.utime(tmp_path / "sub" / "deep.txt", (1, 1))
     (tmp_path / "gone.txt").unlink()
     for name in ("new.txt", ".hidden-too", "sub/.cache/y"):
         (tmp_path / name).write_text("new\n")
-    assert set((await look(tmp_path, before)).changed) == {"mine.txt", "sub/deep.txt", "gone.txt", "new.txt"}
-    unseen = await pair_files.look(str(tmp_path), os.environ, None, plain_most=3)
-    assert (unseen.files, unseen.too_much) == (None, "there are more than 3")
+    assert set((await scanned(tmp_path, before)).changed) == {"mine.txt", "sub/deep.txt", "gone.txt", "new.txt"}
+    unseen = await scan_files(str(tmp_path), os.environ, None, max_files=3)
+    assert (unseen.files, unseen.skipped_because) == (None, "there are more than 3")
 
 
 async def test_what_somebody_else_changed_is_told_without_git_too(scripted: Stage) -> None:
@@ -133,7 +132,7 @@ async def test_what_somebody_else_changed_is_told_without_git_too(scripted: Stag
 
 @pytest.mark.rest
 async def test_that_there_are_too_many_files_is_said_once(scripted: Stage) -> None:
-    for number in range(pair_files.PLAIN_MOST + 1):
+    for number in range(MAX_FILES + 1):
         os.close(os.open(scripted.work / f"f{number}", os.O_CREAT))
     Couple(scripted, rounds=2)
     async with scripted.open() as client:

@@ -24,7 +24,7 @@ async def test_pair_threads_and_file_are_renamed_together_and_it_goes_on(scripte
     couple.busy[1] = Fail(401, "authentication_error", "invalid x-api-key")
     async with scripted.open() as client:
         first = await carried_out(client, scripted, name="six")
-        assert first.pair.hint is not None and "--session six goes on" in first.pair.hint
+        assert first.pair.hint is not None and "--session six continues it" in first.pair.hint
     done = clew(scripted, "threads", "rename", "six", "seven", "--json")
     assert done.code == 0, done.err
     assert (done.json["name"], done.json["id"]) == ("seven", first.pair.id)
@@ -34,7 +34,7 @@ async def test_pair_threads_and_file_are_renamed_together_and_it_goes_on(scripte
     assert file.with_name("current.json").resolve() == file
     async with scripted.open() as client:
         now = await client.pairs.find("seven")
-        assert now.pair.hint is not None and "--session seven goes on" in now.pair.hint
+        assert now.pair.hint is not None and "--session seven continues it" in now.pair.hint
         assert now.pair.updated_at == first.pair.updated_at, "to rename is not to use"
         assert sorted(thread.name for thread in await client.together("seven")) == [
             "pair-seven-instructor",

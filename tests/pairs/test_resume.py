@@ -138,9 +138,9 @@ async def test_another_agent_takes_the_model_of_the_settings_and_it_is_said(scri
         state = await finished(client, live)
     assert (state.status, state.pair.agent, state.pair.worker_model) == (PairStatus.FINISHED, "claude", MODEL)
     assert told == [
-        "the agent was codex; the pair goes on with claude",
-        f"the instructor's model was the default; the pair goes on with {MODEL}",
-        f"the worker's model was gpt-5; the pair goes on with {MODEL}",
+        "the agent was codex; the pair continues with claude",
+        f"the instructor's model was the default; the pair continues with {MODEL}",
+        f"the worker's model was gpt-5; the pair continues with {MODEL}",
     ]
 
 

@@ -37,7 +37,7 @@ async def test_ten_rounds_with_ctrl_c_in_the_third_while_the_worker_is_busy(real
         out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 7, err.decode()
     assert "round 2, worker:\n  report-2" in out.decode()
-    assert "stopping…" in err.decode() and "goes on with it" in err.decode()
+    assert "stopping…" in err.decode() and "continues it" in err.decode()
     assert not real.processes()
     async with real.open() as client:
         [left] = await client.pairs.list()
@@ -106,7 +106,7 @@ def test_whoever_stops_it_while_it_is_being_stored_is_told_its_name(scripted: St
         other.execute("ROLLBACK")
         _, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 7, err.decode()
-    assert "pair build (" in err.decode() and "clew pair --session build goes on with it" in err.decode()
+    assert "pair build (" in err.decode() and "clew pair --session build continues it" in err.decode()
     assert (scripted.work / ".clew" / "sessions" / "current.json").is_file()
     assert not scripted.launches, "nobody was asked"
     assert run(scripted, "--resume").returncode == 0

@@ -279,7 +279,7 @@ class Client:
 
     @cached_property
     def pairs(self) -> Pairs:
-        """Pairs of an instructor and a worker, round by round: start, resume, bring_in, find, list."""
+        """Pairs of an instructor and a worker, round by round: start, resume, import_file, find, list."""
         from clew.hosts.pairs.pairs import Pairs
 
         return Pairs(self.engine)

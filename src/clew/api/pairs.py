@@ -80,11 +80,11 @@ async def resume(client: Client, which: PairSelection, wanted: PairOptions) -> t
     permissions = _permissions(wanted.permissions)
     cwd, said = wanted.cwd, tuple[str, ...]()
     if which.file is not None:
-        imported = await client.pairs.bring_in(
+        imported = await client.pairs.import_file(
             Path(which.file),
             cwd=cwd or ".",
             agent=wanted.agent or client.settings.of("agent"),
-            permissions=permissions,
+            permissions=permissions or Permissions.EDITS,
         )
         pair_id, said = imported.pair.id, imported.warnings
     elif which.session is not None:

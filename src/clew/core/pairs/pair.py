@@ -1,13 +1,14 @@
-"""A pair: an instructor plans, a worker does, round by round; and where it stands at every moment.
+"""A pair: an instructor plans and a worker carries out, in rounds. The record always says what comes next.
 
-phase         what is going on                                    may become
+phase         what happens                                        the next phase
 instructing   the instructor is asked what to do next             working, done, instructing (a message waits)
 working       the worker carries the instruction out              instructing (the next round), done (no rounds left)
-done          the instructor said so, or the rounds are used up,  instructing (somebody goes on with it)
-              or it is a fork that has not gone on yet
+done          the instructor said so, or the rounds are used up,  instructing (a user continues the pair)
+              or it is a fork that nobody has continued yet
 
-Both have a thread of their own. `asking` is the text that the present phase wants asked, `run_id` the run that asks it:
-none yet, or the newest. Both are stored before and after every run, so whoever goes on after a crash knows what is due.
+The instructor and the worker have a thread each. `asking` is the prompt of the present phase, and `run_id` is the
+newest run that asks it (None: no run yet). Both are stored before and after every run, so after a crash the store says
+which prompt is next.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from clew.core.ids import RunId, ThreadId
 from clew.core.record import Record
 from clew.core.runs.events import Event
 
-PAIR_NAME_CHARS = 60  # the names of its threads are longer
+PAIR_NAME_CHARS = 60  # shorter than a thread's name may be: the names of its threads are made from it
 
 
 class PairPart(StrEnum):
@@ -34,13 +35,13 @@ class Phase(StrEnum):
 
 
 class PairStatus(StrEnum):
-    """What a list shows."""
+    """The state of a pair, as lists show it."""
 
     RUNNING = "running"
     FINISHED = "finished"  # the instructor said so
     OUT_OF_ROUNDS = "out_of_rounds"
-    STOPPED = "stopped"  # by a person or by an error (`error` says which), or at rest: a fork that has not gone on yet
-    INTERRUPTED = "interrupted"  # Clew itself died
+    STOPPED = "stopped"  # by a user or an error (`error` says which); or it is a fork that nobody has continued yet
+    INTERRUPTED = "interrupted"  # Clew crashed or was killed
 
 
 class Order(Record):
@@ -54,23 +55,23 @@ class Order(Record):
 
 
 class PairRound(Record):
-    """One round: an order, and what the worker made of it."""
+    """One round: the instructor's order and the worker's report."""
 
     pair_id: str
     number: int
-    message: str = ""  # of the user, told to the instructor in this round
-    changed_files: tuple[str, ...] = ()  # by somebody else before it
+    message: str = ""  # from the user to the instructor, sent in this round
+    changed_files: tuple[str, ...] = ()  # files that somebody else changed before this round
     order: Order | None = None
     instructor_run_id: RunId | None = None  # the newest
     worker_run_id: RunId | None = None
-    worker_model: str | None = None  # who was asked
-    result: str | None = None  # the worker's final words
+    worker_model: str | None = None  # the model that was asked
+    result: str | None = None  # the worker's report
     started_at: float = 0.0
     ended_at: float | None = None
 
 
 class Pair(Record):
-    """One pair, as the store keeps it."""
+    """A pair, as it is stored."""
 
     id: str
     name: str
@@ -81,19 +82,19 @@ class Pair(Record):
     worker_thread_id: ThreadId
     instructor_model: str | None = None
     worker_model: str | None = None
-    models: tuple[str, ...] = ()  # all that were ever named: the instructor may choose one of them for the worker
+    models: tuple[str, ...] = ()  # every model that the user has named: the instructor may choose one for the worker
     thinking: bool = False
-    max_rounds: int = 10  # as it was begun; a pair that has used its rounds up gets as many again
-    last_round: int = 10  # so far it may go
+    max_rounds: int = 10  # as given at the start; a pair that has used up its rounds gets this many more
+    last_round: int = 10  # the number of the last round that it may have
     number: int = 1  # of the present round
     phase: Phase = Phase.INSTRUCTING
     is_finished: bool = False  # the instructor said so
-    asking: str = ""
-    asked_at: float = 0.0  # since when `asking` is due
-    run_id: RunId | None = None
-    asked_again: bool = False  # for an answer that fits
-    message: str = ""  # of the user, for the instructor, not told yet
-    changed_files: tuple[str, ...] = ()  # likewise
+    asking: str = ""  # the prompt of the present phase
+    asked_at: float = 0.0  # when `asking` was set
+    run_id: RunId | None = None  # the newest run that asks it
+    asked_again: bool = False  # the instructor's answer was invalid, and is asked for once more
+    message: str = ""  # from the user to the instructor, not sent yet
+    changed_files: tuple[str, ...] = ()  # changed by somebody else, and not reported to the instructor yet
     error: str | None = None  # why it stopped
     hint: str | None = None
     error_code: str | None = None
@@ -103,7 +104,7 @@ class Pair(Record):
 
     @property
     def part(self) -> PairPart:
-        """Whose turn it is."""
+        """The part whose turn it is."""
         return PairPart.WORKER if self.phase is Phase.WORKING else PairPart.INSTRUCTOR
 
     @property
@@ -117,25 +118,28 @@ class Pair(Record):
     def thread_of(self, part: PairPart) -> ThreadId:
         return self.instructor_thread_id if part is PairPart.INSTRUCTOR else self.worker_thread_id
 
+    def model_of(self, part: PairPart) -> str | None:
+        return self.instructor_model if part is PairPart.INSTRUCTOR else self.worker_model
+
     def status(self, *, is_held: bool) -> PairStatus:
-        """`is_held`: a process that is alive carries it out."""
+        """`is_held`: a live process runs the pair."""
         if is_held:
             return PairStatus.RUNNING
         if self.phase is Phase.DONE and self.is_finished:
             return PairStatus.FINISHED
         if self.phase is Phase.DONE and not self.rounds_left:
             return PairStatus.OUT_OF_ROUNDS
-        is_at_rest = self.phase is Phase.DONE or self.error_code is not None
-        return PairStatus.STOPPED if is_at_rest else PairStatus.INTERRUPTED
+        was_stopped = self.phase is Phase.DONE or self.error_code is not None
+        return PairStatus.STOPPED if was_stopped else PairStatus.INTERRUPTED
 
 
 def known_models(*names: str | None, before: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Each once, in the order in which they were named."""
+    """Each model once, in the order in which they were named. `before`: the models that were known already."""
     return tuple(dict.fromkeys([*before, *(name for name in names if name)]))
 
 
 class PairEvent(Record):
-    """One thing that happened in a pair."""
+    """Something that happened in a pair."""
 
     kind: ClassVar[str] = ""
     round: int
@@ -145,7 +149,7 @@ class PairAsked(PairEvent):
     """A run has begun."""
 
     kind: ClassVar[str] = "asked"
-    of: int  # rounds that there may be
+    of: int  # the number of the last round
     part: PairPart
     run_id: RunId
     model: str | None
@@ -153,7 +157,7 @@ class PairAsked(PairEvent):
 
 
 class PairRunEvent(PairEvent):
-    """An event of a run, as it came."""
+    """An event of a run, passed on unchanged."""
 
     kind: ClassVar[str] = "heard"
     part: PairPart
@@ -170,7 +174,7 @@ class PairOrdered(PairEvent):
 
 
 class PairWorked(PairEvent):
-    """The worker has ended."""
+    """The worker has reported."""
 
     kind: ClassVar[str] = "worked"
     text: str
@@ -185,7 +189,7 @@ class PairSaved(PairEvent):
 
 
 class PairWarned(PairEvent):
-    """Something that stops nobody, and that one should know."""
+    """Something the user should know that does not stop the pair."""
 
     kind: ClassVar[str] = "warned"
     code: str

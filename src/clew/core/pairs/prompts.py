@@ -1,18 +1,18 @@
-"""How a pair's rounds are worded: the standing texts, what the instructor is told in each round, and going on.
+"""The prompts of a pair: the standing texts, the instructor's prompt of each round, and that after an interruption.
 
-The worker's words stand between two fence lines that bear a mark which does not occur in them: they are a report to be
-judged, and nothing in them can pose as the user or as the rubric.
+The worker's report is placed between two fence lines with a mark that does not occur in the report. So the instructor
+can tell the report from the user's words and from the rubric, whatever the worker writes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.core.pairs.pair import Pair, PairRound
+from clew.core.pairs.pair import Pair, PairPart, PairRound
 from clew.core.reviews.prompts import fenced
 
-RESULT_MOST = 60_000
-NAMED_FILES = 200
+MAX_RESULT_CHARS = 60_000
+MAX_NAMED_FILES = 200
 
 _RUBRIC = """\
 You lead the work on a task. A worker, another agent in the same directory, carries out your instructions with its \
@@ -56,6 +56,10 @@ def rubric(pair: Pair) -> str:
     )
 
 
+def standing_text(pair: Pair, part: PairPart) -> str:
+    return rubric(pair) if part is PairPart.INSTRUCTOR else WORKER
+
+
 def first_round(pair: Pair) -> str:
     return f"Round 1 of {pair.last_round}.\n\nThe task:\n\n{pair.task}"
 
@@ -63,7 +67,7 @@ def first_round(pair: Pair) -> str:
 def next_round(
     number: int, last_round: int, before: PairRound | None, mark: str, *, message: str = "", changed: Sequence[str] = ()
 ) -> str:
-    """What is new since the instructor's last answer, and nothing else."""
+    """The instructor's prompt: only what is new since its last answer."""
     parts = [f"Round {number} of {last_round}."]
     if before is not None and before.result is not None:
         parts.append(f"The worker's report on round {before.number}:\n{fenced(shortened(before.result), mark)}")
@@ -78,8 +82,8 @@ def with_news(text: str, mark: str, *, message: str = "", changed: Sequence[str]
 def _news(message: str, changed: Sequence[str], mark: str) -> list[str]:
     parts = []
     if changed:
-        names = [" ".join(name.split()) for name in changed[:NAMED_FILES]]
-        more = [f"[{len(changed) - NAMED_FILES:,} more]"] if len(changed) > NAMED_FILES else []
+        names = [" ".join(name.split()) for name in changed[:MAX_NAMED_FILES]]
+        more = [f"[{len(changed) - MAX_NAMED_FILES:,} more]"] if len(changed) > MAX_NAMED_FILES else []
         listed = fenced("\n".join([*names, *more]), mark)
         parts.append(f"Since the last round somebody else has changed these files. It is not undone:\n{listed}")
     if message:
@@ -88,14 +92,14 @@ def _news(message: str, changed: Sequence[str], mark: str) -> list[str]:
 
 
 def shortened(text: str) -> str:
-    """Its beginning and its end, where it is too long."""
-    if len(text) <= RESULT_MOST:
+    """A report without its middle, if it is too long."""
+    if len(text) <= MAX_RESULT_CHARS:
         return text or "(The worker said nothing.)"
-    half = RESULT_MOST // 2
+    half = MAX_RESULT_CHARS // 2
     return f"{text[:half]}\n[{len(text) - 2 * half:,} characters left out]\n{text[-half:]}"
 
 
-def again(problem: str) -> str:
+def invalid_answer(problem: str) -> str:
     return (
         f"Your answer does not fit: {problem} Answer once more, with the one JSON object that the standing "
         "instructions ask for and nothing else."

@@ -13,7 +13,7 @@ from clew.engine.engine import Engine
 from clew.errors import Conflict, UsageError
 from clew.hosts.branching.fork import SUFFIX, ForkDraft, Forked, Loans, copy, cut, put
 from clew.hosts.pairs.answer import read_order
-from clew.hosts.pairs.folder import pair_id
+from clew.hosts.pairs.folder import new_pair_id
 from clew.hosts.pairs.imports import KIND
 from clew.hosts.pairs.rows import known_files
 from clew.hosts.structured_output import SchemaMismatch
@@ -118,7 +118,7 @@ def _pair(pair: Pair, last: PairRound, name: str, engine: Engine, now: float, *,
     finished = last.order is not None and not last.order.should_continue
     return replace(
         pair,
-        id=pair_id(now, engine.context.new_id()),
+        id=new_pair_id(now, engine.context.new_id()),
         name=name,
         number=last.number,
         last_round=max(pair.last_round, last.number),

@@ -1,4 +1,4 @@
-"""An instructor's answer, out of whatever the model wrote, checked against its shape."""
+"""Reads the instructor's answer from the model's text, and checks its shape."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The files of a pair's directory when its worker stopped, to tell what somebody else has changed since.
+"""The files of a pair's directory when its worker stopped, to detect what somebody else has changed since.
 
-In a git work tree those that are not as the commit has them, elsewhere all but hidden ones. Nothing is written there,
-and of no file is kept what stands in it: its size, the time of its last change and, of the smaller ones in a git work
-tree, a digest. A look takes a few seconds at most; where there is too much for that, it is not looked at.
+In a git work tree these are the files that differ from the commit; elsewhere they are all files except hidden ones.
+Nothing is written there, and no content is kept: only sizes, modification times and, for smaller files in a git work
+tree, digests. A scan takes a few seconds at most. A directory with too many files is not scanned.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from clew.core.record import Record
@@ -24,101 +24,105 @@ from clew.store.rows.pairs import KeptFile, KeptFiles
 
 log = logging.getLogger("clew.hosts.pairs.pairs")
 
-LOOK_S = 5.0
-FILES_MOST = 5_000  # that have changed in a git work tree
-LONG = f"they take over {LOOK_S:.0f} seconds"
-PLAIN_MOST = 20_000  # in all, elsewhere
-READ_MOST = 1_000_000  # bytes of a file whose digest is taken; a larger one is told by its size and time
-READ_ALL_MOST = 20_000_000
+SCAN_TIMEOUT_S = 5.0
+TIMED_OUT = f"they take over {SCAN_TIMEOUT_S:.0f} seconds"
+MAX_CHANGED_FILES = 5_000  # in a git work tree
+MAX_FILES = 20_000  # elsewhere
+MAX_HASHED_BYTES = 1_000_000  # of one file; a larger file is compared by its size and time
+MAX_HASHED_TOTAL_BYTES = 20_000_000
 GONE = KeptFile(-1, 0, None)
 NO_GIT = ""  # instead of a commit
 
 
-class TooMuch(Exception):
-    """Why nobody looks."""
+class TooManyFiles(Exception):
+    """Says why the directory is not scanned."""
 
 
-class Look(Record):
-    """The files as they are now, and which of them are not as they were."""
+class FileScan(Record):
+    """The files now, and the names of those that have changed since the last scan."""
 
     files: KeptFiles | None  # None: they are not known
     changed: tuple[str, ...] = ()
-    too_much: str = ""  # why nobody looks
+    skipped_because: str = ""  # why the directory was not scanned
 
 
-async def look(
+async def scan_files(
     cwd: str,
     environ: Mapping[str, str],
     run_id: str | None,
     before: KeptFiles | None = None,
     *,
-    most: int = FILES_MOST,
-    plain_most: int = PLAIN_MOST,
-) -> Look:
-    """`run_id`: the worker's newest; `most`: files that have changed; `plain_most`: files where there is no git."""
+    max_changed: int = MAX_CHANGED_FILES,
+    max_files: int = MAX_FILES,
+) -> FileScan:
+    """`run_id` is the worker's newest run, `before` the result of the last scan."""
     repository = Repository(cwd, environ)
     try:
-        async with asyncio.timeout(LOOK_S):
+        async with asyncio.timeout(SCAN_TIMEOUT_S):
             try:
                 top = await repository.top()
             except ClewError:
-                return await _plain(cwd, run_id, before, plain_most)
-            return await _in_git(repository, top, run_id, before, most)
-    except TooMuch as error:
-        return Look(None, too_much=str(error))
+                return await _scan_folder(cwd, run_id, before, max_files)
+            return await _scan_work_tree(repository, top, run_id, before, max_changed)
+    except TooManyFiles as error:
+        return FileScan(None, skipped_because=str(error))
     except TimeoutError:
-        return Look(None, too_much=LONG)
+        return FileScan(None, skipped_because=TIMED_OUT)
     except (ClewError, OSError) as error:
-        log.debug("no look at the files: %r", error)
-        return Look(None)
+        log.debug("the files were not scanned: %r", error)
+        return FileScan(None)
 
 
-async def _in_git(repository: Repository, top: str, run_id: str | None, before: KeptFiles | None, most: int) -> Look:
+async def _scan_work_tree(
+    repository: Repository, top: str, run_id: str | None, before: KeptFiles | None, max_changed: int
+) -> FileScan:
     base, names = await repository.touched()
-    now = await _kept(top, names, most)
-    changed: tuple[str, ...] = ()
-    if before is not None and before.base_commit != NO_GIT:
-        since = names
-        if before.base_commit != base:
-            _, since = await repository.touched(before.base_commit)  # with what was committed since
-        known = now | await _kept(top, {*before.files, *since} - now.keys(), most)
-        named = dict.fromkeys([*before.files, *since])
-        changed = tuple(name for name in named if not _is_same(before.files.get(name), known[name]))
-    return Look(KeptFiles(run_id, base, now), changed)
+    now = await _read_all(top, names, max_changed)
+    files = KeptFiles(run_id, base, now)
+    if before is None or before.base_commit == NO_GIT:
+        return FileScan(files)
+    if before.base_commit != base:
+        _, names = await repository.touched(before.base_commit)  # includes what was committed since
+    known = now | await _read_all(top, {*before.files, *names} - now.keys(), max_changed)
+    return FileScan(files, _changed(before, names, known))
 
 
-async def _plain(cwd: str, run_id: str | None, before: KeptFiles | None, most: int) -> Look:
-    now = await asyncio.to_thread(_all_below, cwd, most, time.monotonic() + LOOK_S)
-    changed: tuple[str, ...] = ()
-    if before is not None and before.base_commit == NO_GIT:
-        named = dict.fromkeys([*before.files, *now])
-        changed = tuple(name for name in named if not _is_same(before.files.get(name), now.get(name, GONE)))
-    return Look(KeptFiles(run_id, NO_GIT, now), changed)
+async def _scan_folder(cwd: str, run_id: str | None, before: KeptFiles | None, max_files: int) -> FileScan:
+    now = await asyncio.to_thread(_all_below, cwd, max_files, time.monotonic() + SCAN_TIMEOUT_S)
+    files = KeptFiles(run_id, NO_GIT, now)
+    if before is None or before.base_commit != NO_GIT:
+        return FileScan(files)
+    return FileScan(files, _changed(before, now, now))
 
 
-def _all_below(cwd: str, most: int, until: float) -> dict[str, KeptFile]:
-    """Without hidden ones: Clew's own, and the agents', would be among them. Raises TooMuch."""
+def _changed(before: KeptFiles, names: Iterable[str], now: Mapping[str, KeptFile]) -> tuple[str, ...]:
+    named = dict.fromkeys([*before.files, *names])
+    return tuple(name for name in named if not _is_same(before.files.get(name), now.get(name, GONE)))
+
+
+def _all_below(cwd: str, max_files: int, until: float) -> dict[str, KeptFile]:
+    """Without hidden files: Clew's own files, and the agents', would be among them. Raises TooManyFiles."""
     found, folders = dict[str, KeptFile](), [""]
     while folders:
         folder = folders.pop()
         with contextlib.suppress(OSError), os.scandir(Path(cwd, folder)) as entries:
             for entry in entries:
                 if time.monotonic() > until:
-                    raise TooMuch(LONG)
+                    raise TooManyFiles(TIMED_OUT)
                 if entry.name.startswith("."):
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{folder}{entry.name}/")
                     continue
-                if len(found) == most:
-                    raise TooMuch(f"there are more than {most:,}")
+                if len(found) == max_files:
+                    raise TooManyFiles(f"there are more than {max_files:,}")
                 seen = entry.stat(follow_symlinks=False)
                 found[f"{folder}{entry.name}"] = KeptFile(seen.st_size, seen.st_mtime_ns, None)
     return dict(sorted(found.items()))
 
 
 def _is_same(before: KeptFile | None, now: KeptFile) -> bool:
-    """`before` is None: it was as the commit has it, and is not any more."""
+    """`before` is None for a file that did not differ from the commit then, and does now."""
     if before is None or before.size_bytes != now.size_bytes:
         return False
     if before.digest is not None and now.digest is not None:
@@ -126,37 +130,35 @@ def _is_same(before: KeptFile | None, now: KeptFile) -> bool:
     return before.changed_ns == now.changed_ns
 
 
-async def _kept(top: str, names: Collection[str], most: int) -> dict[str, KeptFile]:
-    """Raises TooMuch."""
-    if len(names) > most:
-        raise TooMuch(f"{len(names):,} have changed")
-    return await asyncio.to_thread(_read, top, sorted(names), time.monotonic() + LOOK_S)
+async def _read_all(top: str, names: Collection[str], max_changed: int) -> dict[str, KeptFile]:
+    """Raises TooManyFiles."""
+    if len(names) > max_changed:
+        raise TooManyFiles(f"{len(names):,} have changed")
+    return await asyncio.to_thread(_read, top, sorted(names), time.monotonic() + SCAN_TIMEOUT_S)
 
 
 def _read(top: str, names: Sequence[str], until: float) -> dict[str, KeptFile]:
-    found, room = dict[str, KeptFile](), READ_ALL_MOST
+    found, left_bytes = dict[str, KeptFile](), MAX_HASHED_TOTAL_BYTES
     for name in names:
         if time.monotonic() > until:
-            raise TooMuch(LONG)
-        found[name] = _file(Path(top, name), min(room, READ_MOST))
+            raise TooManyFiles(TIMED_OUT)
+        found[name] = _file(Path(top, name), min(left_bytes, MAX_HASHED_BYTES))
         if found[name].digest is not None:
-            room -= found[name].size_bytes
+            left_bytes -= found[name].size_bytes
     return found
 
 
-def _file(path: Path, most: int) -> KeptFile:
-    """A file that cannot be read, or is larger than `most`, is told by its size and time alone."""
+def _file(path: Path, max_bytes: int) -> KeptFile:
+    """A file that cannot be read, or is larger than `max_bytes`, has no digest."""
     try:
         seen = path.lstat()
     except OSError:
         return GONE
     digest = None
-    try:
+    with contextlib.suppress(OSError):
         if stat.S_ISLNK(seen.st_mode):
             digest = hashlib.sha256(os.fsencode(path.readlink())).hexdigest()
-        elif stat.S_ISREG(seen.st_mode) and seen.st_size <= most:
+        elif stat.S_ISREG(seen.st_mode) and seen.st_size <= max_bytes:
             with path.open("rb") as file:
-                digest = hashlib.sha256(file.read(most + 1)).hexdigest()
-    except OSError:
-        pass
+                digest = hashlib.sha256(file.read(max_bytes + 1)).hexdigest()
     return KeptFile(seen.st_size, seen.st_mtime_ns, digest)

@@ -1,6 +1,7 @@
-"""Where the state files of pairs lie: `.clew/sessions/` of the work directory, for the owner's eyes, and not for git.
+"""The folder of the state files of pairs: `.clew/sessions/` in the work directory. Only its owner can read it, and git
+ignores it.
 
-A repository may have put something there before us, to have us write elsewhere: nothing that leads out is followed.
+A repository may contain links of these names, to make Clew write elsewhere. So no link is followed.
 """
 
 from __future__ import annotations
@@ -21,29 +22,29 @@ CURRENT = "current.json"
 ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}\Z")
 
 
-def pair_id(at: float, mark: str) -> str:
-    """For a pair that begins then: a person reads it."""
-    return f"{time.strftime('%Y-%m-%d-%H-%M-%S', time.localtime(at))}-{mark[:4]}"
+def new_pair_id(at: float, random_id: str) -> str:
+    """A readable id, from the time when the pair was created."""
+    return f"{time.strftime('%Y-%m-%d-%H-%M-%S', time.localtime(at))}-{random_id[:4]}"
 
 
 def path_of(cwd: str, pair_id: str) -> Path:
-    """Never outside that folder: an id that leads elsewhere is not believed."""
+    """Never outside the folder: an id that is not a plain file name is replaced by its digest."""
     name = pair_id if ID.match(pair_id) else text_digest(pair_id)
     return Path(cwd, FOLDER, f"session-{name}.json")
 
 
 def write(cwd: str, pair_id: str, text: str) -> Path:
-    """Whole or not at all. Raises OSError."""
+    """Atomic. Raises OSError."""
     path = path_of(cwd, pair_id)
     folder = path.parent
     for each in (folder.parent, folder):
         each.mkdir(mode=0o700, exist_ok=True)
-        if each.is_symlink() or not each.is_dir():  # a repository may have put it there, to have us write elsewhere
+        if each.is_symlink() or not each.is_dir():
             raise OSError(0, "it leads elsewhere", str(each))
         if stat.S_IMODE(each.stat().st_mode) != 0o700:
             each.chmod(0o700)
     ignore = folder / ".gitignore"
-    if ignore.is_symlink() or not ignore.exists():  # a link may come with a repository, and git follows none
+    if ignore.is_symlink() or not ignore.exists():  # git does not follow a link of this name
         _replace(ignore, "*\n")
     _replace(path, text)
     return path
@@ -54,22 +55,23 @@ def _replace(path: Path, text: str) -> None:
 
 
 def point_at(path: Path) -> Path:
-    """`current.json`: a link; where there are none, a small file that names it. Raises OSError."""
+    """Makes `current.json` a link to the file; without support for links, a file that names it. Raises OSError."""
     current = path.with_name(CURRENT)
-    beside = path.with_name(f".{CURRENT}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{CURRENT}.{os.getpid()}.tmp")
     try:
-        beside.unlink(missing_ok=True)
-        beside.symlink_to(path.name)
-        beside.replace(current)
+        temporary.unlink(missing_ok=True)
+        temporary.symlink_to(path.name)
+        temporary.replace(current)
     except OSError:
         _replace(current, _pointer(path))
     return current
 
 
 def remove(cwd: str, pair_id: str, others: Iterable[str] = ()) -> bool:
-    """The file of a pair that is gone. False: there was none. `others`: the pairs that are left, the latest first.
+    """Removes the file of a pair that was deleted. Returns False if there is none.
 
-    What pointed at it points at the file of the latest of them, or is gone as well.
+    `others` are the remaining pairs, the latest first. If `current.json` pointed at the file, it then points at the
+    file of the latest other pair, or is removed too.
     """
     path = path_of(cwd, pair_id)
     try:

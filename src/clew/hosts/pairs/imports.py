@@ -1,8 +1,8 @@
-"""A pair out of its state file: on another machine, in another directory, or in another store.
+"""Imports a pair from its state file: on another machine, in another directory, or into another store.
 
-The histories become the turns of two threads, so the first turn there starts fresh with the transcript. Where the
-agent's own session files are there too, and hold just these turns, the sessions are gone on with.
-What a file says of permissions does not count: whoever goes on with it says what the worker may do.
+The histories become the turns of two threads, so the first turn of each starts fresh with the transcript. Where the
+agent's own session files exist and hold exactly these turns, the sessions are resumed. Permissions are not taken from
+the file: the user who continues the pair says what the worker may do.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from clew.agents.adapter import SessionView
 from clew.core.history import Role, Turn, text_digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
-from clew.core.pairs import prompts as words
+from clew.core.pairs import prompts
 from clew.core.pairs.pair import PAIR_NAME_CHARS, Pair, PairPart, known_models
 from clew.core.pins import Absorbed, Pin, PinState
 from clew.core.record import Record, replace
@@ -28,8 +28,8 @@ from clew.engine.sessions.adoption import FoundSession
 from clew.errors import AgentMissing, Busy, Conflict, UsageError
 from clew.hosts.pairs.live import check_free
 from clew.hosts.pairs.naming import thread_name
-from clew.hosts.pairs.reading import PairPosition, StateFile, position_of, read, within
-from clew.hosts.pairs.state import alike, blank, secrets_of
+from clew.hosts.pairs.reading import StateFile, clamped_rounds, position_of, read
+from clew.hosts.pairs.state import blank, may_be_same, secrets_of
 from clew.hosts.validation import MAX_PROMPT_CHARS, existing_dir
 from clew.store.store import Store
 
@@ -42,41 +42,36 @@ class ImportedPair(Record):
     warnings: tuple[str, ...]
 
 
-async def bring_in(
-    engine: Engine, path: Path, *, cwd: str, agent: str, permissions: Permissions = Permissions.EDITS
-) -> ImportedPair:
-    """The pair of that file, in the store. Raises UsageError, Conflict, and Busy while the pair is going on."""
+async def import_file(engine: Engine, path: Path, *, cwd: str, agent: str, permissions: Permissions) -> ImportedPair:
+    """Stores the pair in the file. Raises UsageError, Conflict, and Busy while the pair is running."""
     state = read(path)
     if max(len(state.asking), len(state.message), len(state.task)) > MAX_PROMPT_CHARS:
-        raise UsageError(f"{path} asks more than {MAX_PROMPT_CHARS:,} characters at once.")
+        raise UsageError(f"{path} has a prompt of more than {MAX_PROMPT_CHARS:,} characters.")
     agent = state.agent if state.agent in engine.agents() and state.agent else agent
     work_dir = existing_dir(cwd)
     for model in (state.config.instructor_model, state.config.worker_model, *state.models):
         check_argument("model", model)
-    found = {part: await _look(engine, state, part, agent, work_dir) for part in PairPart}
+    found = {part: await _find_sessions(engine, state, part, agent, work_dir) for part in PairPart}
 
-    def store_it(store: Store) -> ImportedPair:
+    def write(store: Store) -> ImportedPair:
         known = store.pairs.find(state.session_id)
         if known is not None and known.id == state.session_id:
-            _check_at_rest(store, engine, known)
-            return _bring_up(store, engine, known, state, path)
+            _check_idle(store, engine, known)
+            return _update(store, engine, known, state, path)
         return _create(store, engine, state, path, work_dir, agent, permissions, found)
 
-    return await engine.store.atomically(store_it)
+    return await engine.store.atomically(write)
 
 
-async def _look(
+async def _find_sessions(
     engine: Engine, state: StateFile, part: PairPart, agent: str, work_dir: str
 ) -> dict[str, tuple[str, FoundSession]]:
-    """The sessions of that part whose files are here: by model, their ids and what is in them."""
+    """The part's sessions whose files exist here: by model, their ids and contents."""
     known = {}
-    for model, session_id in state.sessions.get(part.value, {}).items():
-        there = None
-        if _SESSION.match(session_id):
-            with contextlib.suppress(AgentMissing):  # whoever goes on with it may name another agent
-                there = await engine.find_session(agent, work_dir, session_id)
-        if there is not None:
-            known[model] = (session_id, there)
+    with contextlib.suppress(AgentMissing):  # a resume may name another agent
+        for model, session_id in state.sessions.get(part.value, {}).items():
+            if _SESSION.match(session_id) and (found := await engine.find_session(agent, work_dir, session_id)):
+                known[model] = (session_id, found)
     return known
 
 
@@ -91,7 +86,7 @@ def _create(
     found: Mapping[PairPart, Mapping[str, tuple[str, FoundSession]]],
 ) -> ImportedPair:
     now = engine.context.clock()
-    place = position_of(state)
+    position, rounds = position_of(state)
     task = state.task or next((text for role, text, _ in state.messages(PairPart.INSTRUCTOR) if role is Role.USER), "")
     models = (state.config.instructor_model or None, state.config.worker_model or None)
     ids = {part: ThreadId(engine.context.new_id()) for part in PairPart}
@@ -107,127 +102,107 @@ def _create(
         worker_model=models[1],
         models=known_models(*models, before=tuple(state.models)),
         thinking=state.config.use_thinking,
-        max_rounds=within(state.config.max_rounds),
+        max_rounds=clamped_rounds(state.config.max_rounds),
         message=state.message,
         imported_from=str(path),
         created_at=now,
         updated_at=now,
-        **_fields(place, now),
+        asked_at=now,
+        **position.as_dict(),
     )
     pair = create_with_threads(store, pair, permissions)
-    for round_ in place.rounds:
+    for round_ in rounds:
         store.pairs.add_round(replace(round_, started_at=now))
     warnings = []
     for part in PairPart:
         turns = _turns(engine, pair, part, state.messages(part), now)
         for turn in turns:
             store.turns.add(ids[part], turn)
-        resumed = [_pinned(store, engine, pair, part, turns, *each) for each in found[part].items()]
+        resumed = [_pin_session(store, engine, pair, part, turns, *each) for each in found[part].items()]
         if turns and not any(resumed):
             warnings.append(f"The {part}'s session is not here: its next turn starts fresh, with the transcript.")
     return ImportedPair(pair, tuple(warnings))
 
 
 def create_with_threads(store: Store, pair: Pair, permissions: Permissions, *, unique: bool = True) -> Pair:
-    """The pair under a free name, and its two threads."""
-    threads = {
-        part: Thread(
+    """Stores the pair and its two threads. `unique`: under a free name; else a taken name raises Conflict."""
+    pair = replace(pair, name=store.pairs.free_name(pair.name) if unique else pair.name[:PAIR_NAME_CHARS])
+    for part in PairPart:
+        name = thread_name(pair.name, part)
+        is_taken = store.threads.find(name) is not None
+        thread = Thread(
             id=pair.thread_of(part),
-            name=f"pair-{pair.id[:50]}-{part}",  # until the pair's own name is known
+            name=f"pair-{pair.id[:50]}-{part}" if is_taken else name,
             cwd=pair.cwd,
             agent=pair.agent,
-            model=pair.instructor_model if part is PairPart.INSTRUCTOR else pair.worker_model,
+            model=pair.model_of(part),
             permissions=Permissions.READ_ONLY if part is PairPart.INSTRUCTOR else permissions,
             trust=Trust.USER,
-            standing=words.rubric(pair) if part is PairPart.INSTRUCTOR else words.WORKER,
+            standing=prompts.standing_text(pair, part),
             kind=KIND,
             created_at=pair.created_at,
             updated_at=pair.updated_at,
         )
-        for part in PairPart
-    }
-    for thread in threads.values():
         store.threads.create(thread)
-    made = store.pairs.create(replace(pair, name=pair.name[:PAIR_NAME_CHARS]), unique=unique)
-    for part, thread in threads.items():
-        name = thread_name(made.name, part)
-        if store.threads.find(name) is None:  # or somebody has a thread of that name: the id's will do
-            store.threads.update(thread.id, at=pair.updated_at, name=name)
-    return made
+    return store.pairs.create(pair, unique=False)
 
 
-def _check_at_rest(store: Store, engine: Engine, pair: Pair) -> None:
-    """Raises Busy: what is written is written in the same transaction, so it goes into nobody's work."""
+def _check_idle(store: Store, engine: Engine, pair: Pair) -> None:
+    """Called in the transaction that writes, so nothing can start in between. Raises Busy."""
     check_free(store, engine, pair)
     if any(engine.is_held(store, pair.thread_of(part)) for part in PairPart):
-        raise Busy(f"A run is going on in a thread of {pair.name}.", hint="Wait for it, or stop it.")
+        raise Busy(f"A run is in progress in a thread of {pair.name}.", hint="Wait for it, or stop it.")
 
 
-def _bring_up(store: Store, engine: Engine, known: Pair, state: StateFile, path: Path) -> ImportedPair:
-    """A pair that is here already: what the file has beyond it is added; what it lacks stays."""
+def _update(store: Store, engine: Engine, known: Pair, state: StateFile, path: Path) -> ImportedPair:
+    """Adds what the file has beyond the stored pair. What the file lacks stays."""
     now = engine.context.clock()
     secrets = secrets_of(engine.context.environ)
-    ahead: dict[PairPart, list[tuple[Role, str, bool]]] = {}
-    behind = False
+    new: dict[PairPart, list[tuple[Role, str, bool]]] = {}
+    is_older = is_different = False
     for part in PairPart:
-        here = store.turns.history(known.thread_of(part))
-        there = state.messages(part)
-        both = min(len(here), len(there))
-        if not all(
-            turn.role is role and alike(blank(turn.text, secrets), blank(text, secrets))
+        here, there = store.turns.history(known.thread_of(part)), state.messages(part)
+        is_different = is_different or not all(
+            turn.role is role and may_be_same(blank(turn.text, secrets), blank(text, secrets))
             for turn, (role, text, _) in zip(here, there, strict=False)
-        ):
-            raise Conflict(
-                f"{path} and the pair {known.name} in this store have gone different ways.",
-                hint=f"Go on with the one here (--session {known.name}), or with the file in another CLEW_HOME.",
-            )
-        ahead[part] = there[both:]
-        behind = behind or len(here) > both
-    if not any(ahead.values()):
-        return ImportedPair(
-            known, ("The file is older than what is stored: the pair goes on from the store.",) * behind
         )
-    if behind:
+        new[part] = there[len(here) :]
+        is_older = is_older or len(here) > len(there)
+    if is_different or (is_older and any(new.values())):
         raise Conflict(
-            f"{path} and the pair {known.name} in this store have gone different ways.",
-            hint=f"Go on with the one here: --session {known.name}.",
+            f"{path} and the pair {known.name} in this store have different histories.",
+            hint=f"Continue the one here (--session {known.name}), or the file in another CLEW_HOME.",
         )
-    for part, more in ahead.items():
-        for turn in _turns(engine, known, part, more, now):
+    if not any(new.values()):
+        return ImportedPair(
+            known, ("The file is older than what is stored: the pair continues from the store.",) * is_older
+        )
+    for part, messages in new.items():
+        for turn in _turns(engine, known, part, messages, now):
             store.turns.add(known.thread_of(part), turn)
-    place = position_of(state)
-    have = {round_.number for round_ in store.pairs.rounds(known.id)}
-    for round_ in place.rounds:
-        if round_.number in have:
+    position, rounds = position_of(state)
+    stored = {round_.number for round_ in store.pairs.rounds(known.id)}
+    for round_ in rounds:
+        if round_.number in stored:
             store.pairs.update_round(known.id, round_.number, order=round_.order, result=round_.result)
         else:
             store.pairs.add_round(replace(round_, started_at=now))
-    changed = store.pairs.update(known.id, at=now, message=state.message, run_id=None, **_fields(place, now))
-    return ImportedPair(changed, ("The pair went on elsewhere: what the file has beyond the store is added.",))
-
-
-def _fields(place: PairPosition, now: float) -> dict[str, Any]:
-    return {
-        "number": place.number,
-        "phase": place.phase,
-        "is_finished": place.is_finished,
-        "asking": place.asking,
-        "asked_at": now,
-        "last_round": place.last_round,
-    }
+    changed = store.pairs.update(
+        known.id, at=now, message=state.message, run_id=None, asked_at=now, **position.as_dict()
+    )
+    return ImportedPair(changed, ("The pair was continued elsewhere: what is new in the file was added.",))
 
 
 def _turns(
     engine: Engine, pair: Pair, part: PairPart, messages: Sequence[tuple[Role, str, bool]], now: float
 ) -> list[Turn]:
-    model = pair.instructor_model if part is PairPart.INSTRUCTOR else pair.worker_model
     return [
         Turn(
             TurnId(engine.context.new_id()),
             role,
             text,
             agent=pair.agent,
-            model=model,
+            model=pair.model_of(part),
             partial=partial and role is Role.ASSISTANT,
             created_at=now,
         )
@@ -235,7 +210,7 @@ def _turns(
     ]
 
 
-def _pinned(
+def _pin_session(
     store: Store,
     engine: Engine,
     pair: Pair,
@@ -244,13 +219,12 @@ def _pinned(
     model: str,
     session: tuple[str, FoundSession],
 ) -> bool:
-    """The session goes on when its file holds just these turns. False: it does not, or is another thread's."""
+    """Pins the session if its file holds exactly these turns. Returns False if not, or if another thread has it."""
     session_id, found = session
     known = store.pins.of_session(session_id)
-    if (known is not None and known.state is not PinState.RETIRED) or not _holds(found.view, turns):
+    if (known is not None and known.state is not PinState.RETIRED) or not _holds_exactly(found.view, turns):
         return False
     now = engine.context.clock()
-    standing = words.rubric(pair) if part is PairPart.INSTRUCTOR else words.WORKER
     store.pins.save(
         Pin(
             id=PinId(engine.context.new_id()),
@@ -262,7 +236,7 @@ def _pinned(
             work_dir=pair.cwd,
             runtime=found.runtime,
             absorbed=tuple(Absorbed.of(turn) for turn in turns),
-            standing=text_digest(standing),
+            standing=text_digest(prompts.standing_text(pair, part)),
             mark=found.mark,
             created_at=now,
             used_at=min(found.changed_at, now),
@@ -271,18 +245,16 @@ def _pinned(
     return True
 
 
-def _holds(view: SessionView, turns: Sequence[Turn]) -> bool:
-    """Its prompts and answers are the last of these turns, word for word; earlier ones stood in its first prompt."""
+def _holds_exactly(view: SessionView, turns: Sequence[Turn]) -> bool:
+    """Whether its prompts and answers are the last of these turns, word for word.
+
+    The earlier turns are in its first prompt, as a transcript.
+    """
+    entries = [entry for entry in view.entries if entry.role is Role.ASSISTANT or entry.is_prompt]
     spoken: list[tuple[Role, str]] = []
-    said: list[str] = []
-    for entry in view.entries:
-        if entry.role is Role.ASSISTANT:
-            said.append(entry.text)
-        elif entry.is_prompt:
-            spoken += [(Role.ASSISTANT, join_messages(said))] if said else []
-            said.clear()
-            spoken.append((Role.USER, entry.text))
-    spoken += [(Role.ASSISTANT, join_messages(said))] if said else []
+    for role, group in groupby(entries, key=lambda entry: entry.role):
+        texts = [entry.text for entry in group]
+        spoken += [(role, join_messages(texts))] if role is Role.ASSISTANT else [(role, text) for text in texts]
     last = turns[len(turns) - len(spoken) :] if 0 < len(spoken) <= len(turns) else ()
     return bool(last) and all(
         turn.role is role and (text.endswith(turn.text) if role is Role.USER else text == turn.text)

@@ -1,4 +1,4 @@
-"""A pair that this process carries out, as its surface sees it; and whose it is: a pair belongs to one process."""
+"""A pair that this process runs, as its surface sees it; and the lease by which one process owns a pair."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from clew.engine.engine import Engine
 from clew.engine.leases import HeldLeases, live_lease
 from clew.engine.turn import LiveTurn
 from clew.errors import Busy, ClewError
-from clew.hosts.pairs.files import Look
+from clew.hosts.pairs.files import FileScan
 from clew.store.store import Store
 
 LEASE_PREFIX = "pair/"
 
 
 class PairRunOptions(Record):
-    """How a pair is carried out, this time."""
+    """How this process runs a pair. These options are not stored with the pair."""
 
     timeout_s: float | None = None  # of a run
     auto_save: bool = True
@@ -34,26 +34,26 @@ DEFAULT_RUN_OPTIONS = PairRunOptions()
 
 
 class LivePair:
-    """A pair that this process carries out: its events as they come, and its end."""
+    """A pair that this process runs: its events as they happen, and its end."""
 
-    def __init__(self, pair: Pair, leases: HeldLeases, manner: PairRunOptions) -> None:
-        self.pair = pair  # as it began
-        self.manner = manner
+    def __init__(self, pair: Pair, leases: HeldLeases, options: PairRunOptions) -> None:
+        self.pair = pair  # as it was when this process started it
+        self.options = options
         self.leases = leases
         self.stopped = False
         self.task: asyncio.Task[None]
-        self.not_before: float | None = None  # when the usage limit has reset that its last run met
-        self.saved: str | None = None  # its state file, once it was written
-        self.told_too_much = False  # that nobody looks at the files
+        self.not_before: float | None = None  # when the usage limit resets that the last run met
+        self.saved: str | None = None  # the path of the state file, once it is written
+        self.warned_not_scanned = False  # the warning that the files are not scanned is sent once
         self.error: ClewError | None = None  # why it stopped, once it has
         self._turn: LiveTurn | None = None
         self._killed = False
-        self._looking: asyncio.Task[Look | None] | None = None
+        self._scan: asyncio.Task[FileScan | None] | None = None
         self._events: asyncio.Queue[PairEvent | None] = asyncio.Queue()
 
     @property
-    def lost(self) -> bool:
-        """Another process took it over."""
+    def is_lost(self) -> bool:
+        """Another process has taken the pair over."""
         return self.leases.is_lost
 
     async def events(self) -> AsyncIterator[PairEvent]:
@@ -62,41 +62,42 @@ class LivePair:
             yield event
 
     async def finish(self) -> None:
-        """Waits for the end; a cancelled wait does not cancel the pair."""
+        """Waits for the end. Cancelling the wait does not cancel the pair."""
         await asyncio.shield(self.task)
 
     def cancel(self) -> None:
-        """Stops gently: what was said is kept, and the pair can be gone on with."""
+        """Stops gently: what the agent has said is kept, and the pair can be continued."""
         self.stopped = True
         if self._turn is not None:
             self._turn.cancel()
 
     def kill(self) -> None:
         self.stopped = self._killed = True
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._scan is not None:
+            self._scan.cancel()
         if self._turn is not None:
             self._turn.kill()
 
-    def tell(self, event: PairEvent | None) -> None:
-        """None: there is nothing more to come."""
+    def send(self, event: PairEvent | None) -> None:
+        """To the listener. None ends its iteration."""
         self._events.put_nowait(event)
 
-    async def looked(self, look: Coroutine[Any, Any, Look | None]) -> Look | None:
-        """At the files. A kill ends it: then nothing is known of them."""
-        self._looking = asyncio.create_task(look)
+    async def scan(self, scanning: Coroutine[Any, Any, FileScan | None]) -> FileScan | None:
+        """Scans the files. A kill ends the scan: then the result is None."""
+        self._scan = asyncio.create_task(scanning)
         if self._killed:
-            self._looking.cancel()
+            self._scan.cancel()
         try:
-            await asyncio.wait([self._looking])
-            return None if self._looking.cancelled() else self._looking.result()
+            await asyncio.wait([self._scan])
+            return None if self._scan.cancelled() else self._scan.result()
         finally:
-            self._looking.cancel()
-            self._looking = None
+            self._scan.cancel()
+            self._scan = None
 
     def follow(self, turn: LiveTurn) -> None:
+        """Passes a cancel and a kill on to this turn."""
         self._turn = turn
-        if self.stopped or self.lost:
+        if self.stopped or self.is_lost:
             turn.cancel()
 
 
@@ -105,13 +106,13 @@ def lease_key(pair: Pair) -> str:
 
 
 def check_free(store: Store, engine: Engine, pair: Pair) -> None:
-    """Raises Busy while a process that is alive carries it out."""
+    """Raises Busy while a live process runs the pair."""
     if live_lease(store, lease_key(pair), engine.context) is not None:
-        raise Busy(f"The pair {pair.name} is going on in another process.", hint="Wait for it, or stop it there.")
+        raise Busy(f"The pair {pair.name} is running in another process.", hint="Wait for it, or stop it there.")
 
 
 def sessions_of(store: Store, thread_id: ThreadId) -> dict[str, str]:
-    """One a model: the one that its next turn would go on in."""
+    """The session that the next turn would resume, by model."""
     pins = store.pins.of_thread(thread_id, retired=False)
     return {
         pin.model or "default": pin.session_id for pin in pins if pin.state is PinState.GOOD and pin.borrowed_at is None

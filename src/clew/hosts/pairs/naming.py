@@ -1,4 +1,4 @@
-"""Another name for a pair: its own, those of its two threads, and the one in its state file."""
+"""Renames a pair: the pair itself, its two threads, and the name in its state file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from clew.core.pairs.pair import PAIR_NAME_CHARS, Pair, PairPart
 from clew.core.record import Record
 from clew.engine.engine import Engine
 from clew.errors import UsageError
-from clew.hosts.pairs import folder as pair_folder
-from clew.hosts.pairs import saving as pair_saving
+from clew.hosts.pairs import folder, saving
 from clew.hosts.pairs.live import check_free
 from clew.hosts.validation import check_name
 from clew.store.store import Store
@@ -20,7 +19,7 @@ class Renamed(Record):
 
     pair: Pair
     names: tuple[tuple[str, str], ...]  # of the pair and of its threads: before, now
-    trouble: str | None = None  # its state file has the old one still
+    trouble: str | None = None  # why its state file still has the old name
 
 
 def check_pair_name(name: str) -> None:
@@ -34,9 +33,10 @@ def thread_name(pair_name: str, part: PairPart) -> str:
 
 
 async def rename(engine: Engine, name: str, new: str) -> Renamed | None:
-    """All of them or none. None: it is a thread's name, or no pair's. To rename is not to use: no time changes.
+    """Renames all of them or none. Returns None if `name` is a thread's name, or unknown.
 
-    Raises UsageError, Conflict and, while the pair is at work, Busy.
+    A rename does not count as a use of the pair, so no time changes. Raises UsageError, Conflict, and Busy while the
+    pair is running.
     """
 
     def renamed(store: Store) -> Renamed | None:
@@ -55,11 +55,11 @@ async def rename(engine: Engine, name: str, new: str) -> Renamed | None:
         return Renamed(pair, tuple(names))
 
     done = await engine.store.atomically(renamed)
-    if done is None or not (path := pair_folder.path_of(done.pair.cwd, done.pair.id)).is_file():
+    if done is None or not (path := folder.path_of(done.pair.cwd, done.pair.id)).is_file():
         return done
-    whole = await engine.store.call(lambda store: pair_saving.saved_pair(store, done.pair.id))
+    whole = await engine.store.call(lambda store: saving.saved_pair(store, done.pair.id))
     try:
-        await asyncio.to_thread(pair_saving.write, whole, engine.context.environ)
+        await asyncio.to_thread(saving.write, whole, engine.context.environ)
     except OSError as error:
-        return done.replace(trouble=pair_saving.not_written(path, error))
+        return done.replace(trouble=saving.not_written(path, error))
     return done

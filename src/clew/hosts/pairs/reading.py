@@ -1,4 +1,4 @@
-"""A state file of a pair, read: ours or the older tool's, and nothing of it believed that does not fit."""
+"""Reads a state file of a pair, ours or the older tool's. A file that does not have the expected shape is refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from clew.core.history import Role
-from clew.core.pairs import prompts as words
+from clew.core.pairs import prompts
 from clew.core.pairs.pair import Order, PairPart, PairRound, Phase
 from clew.core.record import Record
 from clew.errors import UsageError
@@ -18,9 +18,9 @@ from clew.hosts.pairs.folder import CURRENT, ID
 from clew.hosts.pairs.state import VERSION
 from clew.hosts.validation import read_plain
 
-FILE_MOST = 200_000_000
-ROUNDS_MOST = 1_000_000
-EXPORTS = (b"PK\x03\x04", b"age-encryption.org/")  # how they begin, as they are and encrypted
+MAX_FILE_BYTES = 200_000_000
+MAX_ROUNDS = 1_000_000
+EXPORTS = (b"PK\x03\x04", b"age-encryption.org/")  # how exported threads begin: plain, and encrypted
 
 
 class _Versioned(msgspec.Struct):
@@ -63,7 +63,7 @@ class _Round(msgspec.Struct, rename="camel"):
 
 
 class StateFile(msgspec.Struct, rename="camel"):
-    """A state file, ours or the older tool's."""
+    """The content of a state file, ours or the older tool's."""
 
     session_id: str
     version: str
@@ -80,7 +80,7 @@ class StateFile(msgspec.Struct, rename="camel"):
     task: str = ""
     agent: str | None = None
     models: list[str] = []
-    phase: Phase | None = None  # None: the older tool's
+    phase: Phase | None = None  # None: the older tool wrote the file
     finished: bool = False
     last_round: int | None = None
     asking: str = ""
@@ -99,18 +99,14 @@ class StateFile(msgspec.Struct, rename="camel"):
         return [each for each in said if each[1].strip()]
 
 
-def order_of(response: _Response) -> Order:
-    return Order(
-        response.thinking,
-        response.instruction,
-        response.worker_model or None,
-        response.should_continue,
-        response.needs_correction,
-    )
+def _order(response: _Response | None) -> Order | None:
+    if response is None:
+        return None
+    return Order(**msgspec.structs.asdict(response)).replace(worker_model=response.worker_model or None)
 
 
 def _text(content: Any) -> str:
-    """Of a message as the older tool keeps it: a text, or the blocks of a model's API."""
+    """The text of a message. The older tool stores a text, or the content blocks of a model's API."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -123,26 +119,26 @@ def _text(content: Any) -> str:
 
 
 def read(path: Path) -> StateFile:
-    """Raises UsageError, in one line, whatever the file holds."""
+    """Raises UsageError, in one line, for any invalid file."""
     body = _body(path)
     named = _named(body)
     if named is not None and path.name == CURRENT:
         body = _body(path.with_name(named))
     if body.startswith(EXPORTS):
         raise UsageError(
-            f"{path} is an exported thread, no state file of a pair.",
-            hint=f"clew threads import {path} brings it here; then clew pair --session NAME goes on with it.",
+            f"{path} is an exported thread, not a state file of a pair.",
+            hint=f"clew threads import {path} imports it; then clew pair --session NAME continues it.",
         )
     _check_version(body, path)
     try:
         state = msgspec.json.decode(body, type=StateFile)
     except (msgspec.DecodeError, RecursionError) as error:
         raise UsageError(
-            f"{path} is no state of a pair: {' '.join(str(error).split())[:200]}.",
-            hint="Name a file as it lies in .clew/sessions.",
+            f"{path} is not the state of a pair: {' '.join(str(error).split())[:200]}.",
+            hint="Name a file such as those in .clew/sessions.",
         ) from error
     if not ID.match(state.session_id):
-        raise UsageError(f"{path} is no state of a pair: its sessionId cannot be one.")
+        raise UsageError(f"{path} is not the state of a pair: its sessionId is not valid.")
     return state
 
 
@@ -150,10 +146,10 @@ def _body(path: Path) -> bytes:
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a directory.", hint="Name a file in it.")
-        body = read_plain(path, FILE_MOST)
+        body = read_plain(path, MAX_FILE_BYTES)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}.", hint="Name a file as it lies in .clew/sessions.") from error
-    if len(body) > FILE_MOST:
+        raise UsageError(f"{path}: {error.strerror}.", hint="Name a file such as those in .clew/sessions.") from error
+    if len(body) > MAX_FILE_BYTES:
         raise UsageError(f"{path} is too large for the state of a pair.")
     return body
 
@@ -168,77 +164,71 @@ def _named(body: bytes) -> str | None:
 
 
 def _check_version(body: bytes, path: Path) -> None:
-    """Before the rest is looked at: of a newer file nothing need fit."""
+    """Checked before the rest: a newer version may have another shape."""
     try:
         version = msgspec.json.decode(body, type=_Versioned).version
     except (msgspec.DecodeError, RecursionError):
-        return  # what is wrong with it is said by whoever reads the rest
+        return  # the caller decodes the whole file, and reports what is wrong
     numbers = tuple(int(each) for each in re.findall(r"[0-9]{1,40}", version[:200])[:3])
     if numbers > tuple(int(each) for each in VERSION.split(".")):
         raise UsageError(
-            f"{path} is of a newer version ({version[:40]}; this Clew knows {VERSION}).", hint="Update Clew."
+            f"{path} has a newer version ({version[:40]}; this Clew knows {VERSION}).", hint="Update Clew."
         )
 
 
 class PairPosition(Record):
-    """Where a file says that its pair stands."""
+    """How far the pair in a state file is. The fields are those of `Pair`."""
 
     number: int
     phase: Phase
     is_finished: bool
     asking: str
     last_round: int
-    rounds: tuple[PairRound, ...]
 
 
-def within(number: int) -> int:
-    """A number of rounds that makes sense."""
-    return min(max(1, number), ROUNDS_MOST)
+def clamped_rounds(number: int) -> int:
+    """A valid number of rounds."""
+    return min(max(1, number), MAX_ROUNDS)
 
 
-def position_of(state: StateFile) -> PairPosition:
-    number = within(state.current_round)
-    last = within(state.last_round if state.last_round is not None else number + max(0, state.remaining_rounds))
+def position_of(state: StateFile) -> tuple[PairPosition, tuple[PairRound, ...]]:
+    """How far the pair is, and its rounds."""
+    number = clamped_rounds(state.current_round)
+    last = number + max(0, state.remaining_rounds) if state.last_round is None else state.last_round
     rounds = [
         PairRound(
             state.session_id,
             each.number,
             each.message,
             tuple(each.changed_files),
-            order_of(each.response) if each.response is not None else None,
+            _order(each.response),
             worker_model=each.worker_model,
             result=each.result,
         )
         for each in {each.number: each for each in state.rounds if 1 <= each.number <= number}.values()
     ]
-    phase, asking, finished = _older(state) if state.phase is None else (state.phase, state.asking, state.finished)
-    if phase is not Phase.DONE and not asking.strip() and _asked(state, phase) is None:
-        phase, asking, finished = _older(state)  # nothing was asked, and nothing is to be: it cannot stand there
-    asked = _asked(state, phase)
+    phase, asking, finished = state.phase, state.asking, state.finished
+    # An older file has no phase. In other files the fields may contradict each other: then there is no prompt.
+    if phase is None or (phase is not Phase.DONE and not asking.strip() and _last_prompt(state, phase) is None):
+        phase, asking, finished = _derived_position(state)
+    asked = _last_prompt(state, phase)
     if phase is not Phase.DONE and asked is not None and (asked == asking or not asking.strip()):
-        asking = words.CONTINUE
+        asking = prompts.CONTINUE
     if not any(round_.number == number for round_ in rounds):
-        response = state.last_instructor_response
-        result = state.messages(PairPart.WORKER)[-1:] if phase is Phase.DONE and not finished else []
-        rounds.append(
-            PairRound(
-                state.session_id,
-                number,
-                order=order_of(response) if response is not None else None,
-                result=result[0][1] if result else None,
-            )
-        )
-    return PairPosition(number, phase, finished, asking, last, tuple(rounds))
+        reports = state.messages(PairPart.WORKER) if phase is Phase.DONE and not finished else []
+        result = reports[-1][1] if reports else None
+        rounds.append(PairRound(state.session_id, number, order=_order(state.last_instructor_response), result=result))
+    return PairPosition(number, phase, finished, asking, clamped_rounds(last)), tuple(rounds)
 
 
-def _asked(state: StateFile, phase: Phase) -> str | None:
-    """What whoever's turn it is was told last."""
+def _last_prompt(state: StateFile, phase: Phase) -> str | None:
+    """The last prompt to the part whose turn it is."""
     part = PairPart.WORKER if phase is Phase.WORKING else PairPart.INSTRUCTOR
     return next((text for role, text, _ in reversed(state.messages(part)) if role is Role.USER), None)
 
 
-def _older(state: StateFile) -> tuple[Phase, str, bool]:
-    """Where the older tool stood, which does not say so itself."""
+def _derived_position(state: StateFile) -> tuple[Phase, str, bool]:
+    """The phase, the prompt, and whether the pair is finished, from the messages: an older file lacks these fields."""
     response, worker = state.last_instructor_response, state.messages(PairPart.WORKER)
     instruction = state.last_instruction or (response.instruction if response is not None else "")
     if response is not None and not response.should_continue:
@@ -251,4 +241,4 @@ def _older(state: StateFile) -> tuple[Phase, str, bool]:
         return Phase.WORKING, "", False
     if state.messages(PairPart.INSTRUCTOR)[-1][0] is Role.USER:
         return Phase.INSTRUCTING, "", False
-    return Phase.DONE, "", False  # a round is complete: whoever goes on opens the next
+    return Phase.DONE, "", False  # a round is complete; a resume starts the next one

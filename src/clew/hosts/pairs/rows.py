@@ -1,149 +1,148 @@
-"""What a pair's rounds read and write of it, each inside one transaction: what is due next, and what follows an end."""
+"""The transitions of a pair in the store: the next prompt, the end of a run, a new round, a resume.
+
+Each function is called inside one transaction.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.core.history import Turn
-from clew.core.pairs import prompts as words
+from clew.core.pairs import prompts
 from clew.core.pairs.pair import Order, Pair, PairPart, PairRound, Phase, known_models
 from clew.core.record import Record
 from clew.core.runs.run import LIVE, Run, RunStatus
 from clew.core.thread import Permissions
 from clew.engine.finish.failures import error_of_run
 from clew.engine.finish.results import FinishedRun
+from clew.engine.settings import RuntimeContext
 from clew.errors import Busy, UsageError
 from clew.store.rows.pairs import KeptFiles
 from clew.store.store import Store
 
-UNHEARD = "unheard"  # why a prompt was archived that no agent had been sent
+UNHEARD = "unheard"  # why a prompt was archived that was never sent to an agent
 
 
-def due(store: Store, pair: Pair, text: str, now: float, **changes: object) -> Pair:
-    """`text` is to be asked next."""
-    wanted = {"asking": text, "asked_at": now, "run_id": None, **changes}
-    return store.pairs.update(pair.id, at=now, **wanted)
+def new_mark(context: RuntimeContext) -> str:
+    """For the fence lines of one prompt."""
+    return context.new_id()[:16]
+
+
+def set_prompt(store: Store, pair: Pair, text: str, now: float, **changes: object) -> Pair:
+    """Stores the prompt of the next run, with other changes of the pair."""
+    return store.pairs.update(pair.id, at=now, **{"asking": text, "asked_at": now, "run_id": None, **changes})
 
 
 def open_round(store: Store, pair: Pair, number: int, now: float, mark: str) -> Pair:
-    """The next round: the instructor is told what is new."""
+    """Starts a round with a prompt for the instructor, which has what is new."""
     before = next((each for each in store.pairs.rounds(pair.id) if each.number == number - 1), None)
-    message, changed = pair.message, pair.changed_files
+    message, files = pair.message, pair.changed_files
+    changes = {"number": number, "phase": Phase.INSTRUCTING, "is_finished": False, "asked_again": False}
     if before is None:
-        text = words.first_round(pair)
+        text = prompts.first_round(pair)
     else:
-        text = words.next_round(number, pair.last_round, before, mark, message=message, changed=changed)
-    store.pairs.add_round(PairRound(pair.id, number, message, changed, started_at=now))
-    told = {"message": "", "changed_files": ()} if before is not None else {}
-    return due(
-        store,
-        pair,
-        text,
-        now,
-        number=number,
-        phase=Phase.INSTRUCTING,
-        is_finished=False,
-        asked_again=False,
-        **told,
-    )
+        text = prompts.next_round(number, pair.last_round, before, mark, message=message, changed=files)
+        changes |= {"message": "", "changed_files": ()}
+    store.pairs.add_round(PairRound(pair.id, number, message, files, started_at=now))
+    return set_prompt(store, pair, text, now, **changes)
 
 
-def began(store: Store, pair: Pair, run: Run, now: float) -> Pair:
-    """A run asks what is due."""
+def record_start(store: Store, pair: Pair, run: Run, now: float) -> None:
+    """Records the run that asks the pair's prompt."""
     if pair.part is PairPart.WORKER:
         store.pairs.update_round(pair.id, pair.number, worker_run_id=run.id, worker_model=run.model)
     else:
         store.pairs.update_round(pair.id, pair.number, instructor_run_id=run.id)
-    return store.pairs.update(pair.id, at=now, run_id=run.id)
+    store.pairs.update(pair.id, at=now, run_id=run.id)
 
 
-def ended(store: Store, pair: Pair) -> FinishedRun | None:
-    """The run that the present phase was left with, and how it ended. None: none was begun. Raises Busy."""
+def finished_run(store: Store, pair: Pair) -> FinishedRun | None:
+    """The newest run of the present phase, and how it ended. None: there is none. Raises Busy while it runs."""
     run = store.runs.find(pair.run_id) if pair.run_id is not None else None
     if run is None:
         return None
     if run.status in LIVE:
-        raise Busy(f"A run of {pair.name} is going on.", hint="Wait for it, or stop it.", run_id=run.id)
-    turn = _answer(store, run)
+        raise Busy(f"A run of {pair.name} is in progress.", hint="Wait for it, or stop it.", run_id=run.id)
+    turn = store.turns.find(run.answer_turn_id) if run.answer_turn_id is not None else None
     if run.status is RunStatus.INTERRUPTED and turn is not None and not turn.partial:
-        return FinishedRun(run, turn.text, None)  # its words were whole when Clew died
+        return FinishedRun(run, turn.text, None)  # the answer was complete when Clew crashed
     return FinishedRun(run, turn.text if turn is not None else "", error_of_run(run))
 
 
-def _answer(store: Store, run: Run) -> Turn | None:
-    return store.turns.find(run.answer_turn_id) if run.answer_turn_id is not None else None
-
-
 def known_files(store: Store, pair: Pair) -> tuple[str | None, KeptFiles | None]:
-    """The worker's newest run, and what the files were at its end.
+    """The worker's newest run, and the files at its end.
 
-    Of a worker that Clew died with, nobody knows what it had still done: then nothing is known.
+    If Clew crashed during that run, nobody knows what the worker has done after the last scan: then there are no files.
     """
     newest = next(iter(store.runs.newest(thread_id=pair.worker_thread_id, limit=1)), None)
     run_id, kept = newest.id if newest is not None else None, store.pairs.files(pair.id)
     return run_id, kept if kept is not None and kept.run_id == run_id else None
 
 
-def pick_up(store: Store, pair: Pair, changed: Sequence[str], now: float, mark: str) -> FinishedRun | None:
-    """What is due after a process that did not end well: asked anew, gone on with, or (returned) only to be put down.
+def recover(store: Store, pair: Pair, changed: Sequence[str], now: float, mark: str) -> FinishedRun | None:
+    """Sets the prompt after a run that did not succeed. Returns a run whose answer has not been recorded yet.
 
-    A prompt that nobody heard is asked again; a session that was cut off is told to go on. Raises Busy.
+    A prompt that no agent has received is asked again. A session that was interrupted is told to continue. `changed`
+    are files that somebody else has changed since. Raises Busy.
     """
     if changed:
         pair = store.pairs.update(pair.id, at=now, changed_files=tuple(dict.fromkeys([*pair.changed_files, *changed])))
-    finished = ended(store, pair)
+    finished = finished_run(store, pair)
     if finished is None:
-        _due_with_news(store, pair, pair.asking, now, mark)
+        _set_prompt_with_news(store, pair, pair.asking, now, mark)
         return None
     if finished.error is None:
         return finished
     thread_id, run = pair.thread_of(pair.part), finished.run
-    stands = any(turn.id == run.prompt_turn_id for turn in store.turns.history(thread_id))
+    is_in_thread = any(turn.id == run.prompt_turn_id for turn in store.turns.history(thread_id))
     # A process's id is stored before the prompt is sent to it.
-    heard = stands and any(attempt.pid is not None for attempt in store.runs.attempts(run.id))
-    if stands and not heard:
+    was_received = is_in_thread and any(attempt.pid is not None for attempt in store.runs.attempts(run.id))
+    if is_in_thread and not was_received:
         store.turns.archive(thread_id, run.prompt_turn_id, inclusive=True, at=now, why=UNHEARD)
-    _due_with_news(store, pair, words.CONTINUE if heard else pair.asking, now, mark)
+    _set_prompt_with_news(store, pair, prompts.CONTINUE if was_received else pair.asking, now, mark)
     return None
 
 
-def _due_with_news(store: Store, pair: Pair, text: str, now: float, mark: str) -> None:
-    """To the instructor, with what the user says and what else is new."""
+def _set_prompt_with_news(store: Store, pair: Pair, text: str, now: float, mark: str) -> None:
+    """A prompt for the instructor also has the user's message and the changed files."""
     message, changed = pair.message, pair.changed_files
     if pair.phase is not Phase.INSTRUCTING or not (message or changed):
         if text != pair.asking or pair.run_id is not None:
-            due(store, pair, text, now)
+            set_prompt(store, pair, text, now)
         return
     round_ = next(each for each in store.pairs.rounds(pair.id) if each.number == pair.number)
-    said = "\n\n".join(part for part in (round_.message, message) if part)
     known = tuple(dict.fromkeys([*round_.changed_files, *changed]))
-    store.pairs.update_round(pair.id, pair.number, message=said, changed_files=known)
-    due(store, pair, words.with_news(text, mark, message=message, changed=changed), now, message="", changed_files=())
+    store.pairs.update_round(pair.id, pair.number, message=_joined(round_.message, message), changed_files=known)
+    text = prompts.with_news(text, mark, message=message, changed=changed)
+    set_prompt(store, pair, text, now, message="", changed_files=())
 
 
-def ordered(store: Store, pair: Pair, order: Order, now: float, mark: str) -> Pair:
-    """The instructor has answered."""
-    model = order.worker_model if order.worker_model in pair.models else None
+def record_order(store: Store, pair: Pair, order: Order, now: float, mark: str) -> Pair:
+    """Records the instructor's answer, and what follows from it."""
     store.pairs.update_round(pair.id, pair.number, order=order)
     if order.should_continue:
+        model = order.worker_model if order.worker_model in pair.models else None
         store.pairs.update_round(pair.id, pair.number, worker_model=model or pair.worker_model)
-        return due(store, pair, order.instruction, now, phase=Phase.WORKING, asked_again=False)
+        return set_prompt(store, pair, order.instruction, now, phase=Phase.WORKING, asked_again=False)
     store.pairs.update_round(pair.id, pair.number, ended_at=now)
     if (pair.message or pair.changed_files) and pair.number < pair.last_round:
-        return open_round(store, pair, pair.number + 1, now, mark)  # it has not heard everything yet
-    return store.pairs.update(pair.id, at=now, phase=Phase.DONE, is_finished=True, asking="", run_id=None)
+        return open_round(store, pair, pair.number + 1, now, mark)  # the instructor has not been told everything yet
+    return _end(store, pair, now, is_finished=True)
 
 
-def worked(store: Store, pair: Pair, text: str, now: float, mark: str) -> Pair:
-    """The worker has ended."""
+def record_report(store: Store, pair: Pair, text: str, now: float, mark: str) -> Pair:
+    """Records the worker's report, and starts the next round if there is one left."""
     store.pairs.update_round(pair.id, pair.number, result=text, ended_at=now)
     if pair.number >= pair.last_round:
-        return store.pairs.update(pair.id, at=now, phase=Phase.DONE, is_finished=False, asking="", run_id=None)
+        return _end(store, pair, now, is_finished=False)
     return open_round(store, pair, pair.number + 1, now, mark)
 
 
+def _end(store: Store, pair: Pair, now: float, *, is_finished: bool) -> Pair:
+    return store.pairs.update(pair.id, at=now, phase=Phase.DONE, is_finished=is_finished, asking="", run_id=None)
+
+
 class ResumeOptions(Record):
-    """What somebody who goes on with a pair asks for; None: as it was."""
+    """How to continue a pair; None: as before."""
 
     message: str = ""
     more_rounds: int | None = None
@@ -155,65 +154,70 @@ class ResumeOptions(Record):
     cwd: str | None = None
 
 
-def take_up(store: Store, pair: Pair, wishes: ResumeOptions, now: float, mark: str) -> Pair:
-    """The pair as it goes on: with its wishes, and with a next round when it was done. Raises UsageError and Busy."""
-    ended(store, pair)
-    if pair.phase is Phase.DONE and pair.is_finished and not (wishes.message or pair.message):
+def resume(store: Store, pair: Pair, options: ResumeOptions, now: float, mark: str) -> Pair:
+    """Applies the options, and starts the next round of a pair that was done. Raises UsageError and Busy."""
+    finished_run(store, pair)
+    if pair.phase is Phase.DONE and pair.is_finished and not (options.message or pair.message):
         raise UsageError(
             f"The pair {pair.name} has finished.",
             hint=f'Say what is next: clew pair --session {pair.name} "and now …".',
         )
-    check_may(store, pair, wishes)
-    if wishes.cwd not in (None, pair.cwd):
-        store.pairs.keep_files(pair.id, None)  # they are others there
+    check_permissions(store, pair, options)
+    if options.cwd not in (None, pair.cwd):
+        store.pairs.keep_files(pair.id, None)  # the other directory has other files
     last = pair.last_round
-    if wishes.more_rounds is not None:
-        last = pair.rounds_done + wishes.more_rounds
+    if options.more_rounds is not None:
+        last = pair.rounds_done + options.more_rounds
     elif not pair.rounds_left:
         last = pair.rounds_done + pair.max_rounds
-    message = "\n\n".join(part for part in (pair.message, wishes.message) if part)
-    same_agent = wishes.agent in (None, pair.agent)  # another one does not know the names of its models
+    is_same_agent = options.agent in (None, pair.agent)  # another agent does not know the names of these models
     pair = store.pairs.update(
         pair.id,
         at=now,
-        cwd=wishes.cwd or pair.cwd,
-        agent=wishes.agent or pair.agent,
-        instructor_model=wishes.instructor_model or (pair.instructor_model if same_agent else None),
-        worker_model=wishes.worker_model or (pair.worker_model if same_agent else None),
-        models=known_models(wishes.instructor_model, wishes.worker_model, before=pair.models if same_agent else ()),
-        thinking=pair.thinking if wishes.thinking is None else wishes.thinking,
+        cwd=options.cwd or pair.cwd,
+        agent=options.agent or pair.agent,
+        instructor_model=options.instructor_model or (pair.instructor_model if is_same_agent else None),
+        worker_model=options.worker_model or (pair.worker_model if is_same_agent else None),
+        models=known_models(
+            options.instructor_model, options.worker_model, before=pair.models if is_same_agent else ()
+        ),
+        thinking=pair.thinking if options.thinking is None else options.thinking,
         last_round=last,
-        message=message,
-        asked_again=False,  # another chance
+        message=_joined(pair.message, options.message),
+        asked_again=False,  # an invalid answer is asked for once more again
         error=None,
         hint=None,
         error_code=None,
     )
-    _set_threads(store, pair, wishes, now)
-    if pair.phase is Phase.WORKING and (wishes.worker_model or not same_agent):
+    _update_threads(store, pair, options, now)
+    if pair.phase is Phase.WORKING and (options.worker_model or not is_same_agent):
         store.pairs.update_round(pair.id, pair.number, worker_model=pair.worker_model)
     return open_round(store, pair, pair.number + 1, now, mark) if pair.phase is Phase.DONE else pair
 
 
-def check_may(store: Store, pair: Pair, wishes: ResumeOptions) -> None:
-    """Raises UsageError when nobody has said yet what the worker may do here: an import leaves it so."""
-    if wishes.permissions is None and store.threads.require_by_id(pair.worker_thread_id).permissions is Permissions.ASK:
+def _joined(*messages: str) -> str:
+    return "\n\n".join(message for message in messages if message)
+
+
+def check_permissions(store: Store, pair: Pair, options: ResumeOptions) -> None:
+    """Raises UsageError if the worker has no permissions yet, as after an import, and the options give none."""
+    worker = store.threads.require_by_id(pair.worker_thread_id)
+    if options.permissions is None and worker.permissions is Permissions.ASK:
         raise UsageError(
             f"The worker of {pair.name} may do nothing without asking, and nobody is asked in every round.",
             hint="Say what it may do: --permissions edits, all or read-only.",
         )
 
 
-def _set_threads(store: Store, pair: Pair, wishes: ResumeOptions, now: float) -> None:
-    wanted = {
-        PairPart.INSTRUCTOR: {"model": pair.instructor_model, "standing": words.rubric(pair)},
-        PairPart.WORKER: {"model": pair.worker_model}
-        | ({"permissions": wishes.permissions} if wishes.permissions is not None else {}),
-    }
-    for part, fields in wanted.items():
+def _update_threads(store: Store, pair: Pair, options: ResumeOptions, now: float) -> None:
+    for part in PairPart:
         thread = store.threads.require(pair.thread_of(part))
-        fields |= {"cwd": pair.cwd, "agent": pair.agent}
-        fields["model"] = fields["model"] or (thread.model if thread.agent == pair.agent else None)
+        model = pair.model_of(part) or (thread.model if thread.agent == pair.agent else None)
+        fields: dict[str, object] = {"cwd": pair.cwd, "agent": pair.agent, "model": model}
+        if part is PairPart.INSTRUCTOR:
+            fields["standing"] = prompts.rubric(pair)
+        elif options.permissions is not None:
+            fields["permissions"] = options.permissions
         changes = {key: value for key, value in fields.items() if getattr(thread, key) != value}
         if changes:
             store.threads.update(thread.id, at=now, **changes)

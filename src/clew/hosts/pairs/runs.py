@@ -1,7 +1,7 @@
-"""One pair carried out: what is due is asked, what came of it is put down, until it is done or must stop.
+"""Runs a pair: asks its next prompt, stores the result, and repeats until the pair is done or must stop.
 
-Whatever is written of a pair is written in one transaction with a look at its lease: a process that slept, while
-another took its pair over, writes nothing more.
+Every write to a pair checks the pair's lease in the same transaction. So a process that was suspended while another one
+took its pair over writes nothing more.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from clew.core.pairs import prompts as words
+from clew.core.pairs import prompts
 from clew.core.pairs.pair import (
     Order,
     Pair,
@@ -42,12 +42,9 @@ from clew.errors import (
     UsageLimit,
     WrongModel,
 )
-from clew.hosts.pairs import files as pair_files
-from clew.hosts.pairs import folder as pair_folder
-from clew.hosts.pairs import rows as pair_rows
-from clew.hosts.pairs import saving as pair_saving
+from clew.hosts.pairs import folder, rows, saving
 from clew.hosts.pairs.answer import read_order
-from clew.hosts.pairs.files import Look
+from clew.hosts.pairs.files import FileScan, scan_files
 from clew.hosts.pairs.live import LivePair
 from clew.hosts.structured_output import SchemaMismatch
 from clew.store.rows.pairs import KeptFiles
@@ -56,115 +53,122 @@ from clew.store.store import Store
 log = logging.getLogger("clew.hosts.pairs.pairs")
 
 T = TypeVar("T")
-SAVE_EVERY = 5  # rounds
+SAVE_EVERY_ROUNDS = 5
 
 
 class PairRuns:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._store = engine.store
+        self._context = engine.context
 
-    async def carry_out(self, live: LivePair) -> None:
+    async def run(self, live: LivePair) -> None:
         try:
             async with live.leases.kept(on_lost=live.cancel):
                 try:
-                    live.error = await self._go(live)
+                    live.error = await self._run_to_end(live)
                 except ClewError as error:
                     live.error = error
                 except Exception as error:
                     live.error = AgentFailed(f"A fault in Clew itself: {error!r}")
                     raise
                 finally:
-                    await self._put_down(live)
+                    await self._store_end(live)
         finally:
-            live.tell(None)  # or whoever listens to its events would wait for ever
+            live.send(None)  # else a listener would wait for ever
 
-    async def _go(self, live: LivePair) -> ClewError | None:
-        """To its end, or to what must stop it."""
-        left = await self._pick_up(live)
-        if left is not None:
-            error = await self._settle(live, left)
+    async def _run_to_end(self, live: LivePair) -> ClewError | None:
+        """Returns the error that stopped the pair; None: it is done."""
+        unrecorded = await self._recover(live)
+        if unrecorded is not None:
+            error = await self._record(live, unrecorded)
             if error is not None:
                 return error
         while True:
-            pair = await self._call(lambda store: store.pairs.require(live.pair.id))
+            pair = await self._store.call(lambda store: store.pairs.require(live.pair.id))
             if pair.phase is Phase.DONE:
                 return None
-            if live.lost:
+            if live.is_lost:
                 return taken_over(pair)
             if live.stopped:
                 return Cancelled("The pair was stopped.")
             finished = await self._ask(live, pair)
-            error = await self._settle(live, finished)
-            if isinstance(error, UsageLimit) and live.manner.wait_for_limit:
-                live.not_before = await self._call(partial(wake_at, run=finished.run))
-                await self._pick_up(live)
+            error = await self._record(live, finished)
+            if isinstance(error, UsageLimit) and live.options.wait_for_limit:
+                live.not_before = await self._store.call(partial(wake_at, run=finished.run))
+                await self._recover(live)
                 continue
             if error is not None:
                 return error
-            if pair.phase is Phase.WORKING and pair.number % SAVE_EVERY == 0:
+            if pair.phase is Phase.WORKING and pair.number % SAVE_EVERY_ROUNDS == 0:
                 await self._save(live)
 
-    async def _pick_up(self, live: LivePair) -> FinishedRun | None:
-        """What it was left with, and which files somebody has changed since; told once."""
-        pair, (run_id, kept) = await self._call(
-            lambda store: (store.pairs.require(live.pair.id), pair_rows.known_files(store, live.pair))
+    async def _recover(self, live: LivePair) -> FinishedRun | None:
+        """Sets the prompt to continue with, and reports once which files somebody else has changed.
+
+        Returns a run whose answer has not been recorded yet.
+        """
+        pair, (run_id, kept) = await self._store.call(
+            lambda store: (store.pairs.require(live.pair.id), rows.known_files(store, live.pair))
         )
-        look = await self._look(live, pair, run_id, kept)
-        changed = look.changed if look is not None else ()
+        scan = await self._scan(live, pair, run_id, kept)
+        changed = scan.changed if scan is not None else ()
 
         def write(store: Store, now: float) -> FinishedRun | None:
-            if look is not None:
-                store.pairs.keep_files(pair.id, look.files)
-            return pair_rows.pick_up(store, store.pairs.require(pair.id), changed, now, self._mark())
+            if scan is not None:
+                store.pairs.keep_files(pair.id, scan.files)
+            return rows.recover(store, store.pairs.require(pair.id), changed, now, rows.new_mark(self._context))
 
-        left = await self._write(live, write)
+        unrecorded = await self._write(live, write)
         if changed:
             message = f"changed by somebody else since: {_listed(changed)}"
-            live.tell(PairWarned(pair.number, "files_changed", message))
-        return left
+            live.send(PairWarned(pair.number, "files_changed", message))
+        return unrecorded
 
-    async def _look(self, live: LivePair, pair: Pair, run_id: str | None, kept: KeptFiles | None = None) -> Look | None:
-        """At the files. That there are too many is said once."""
-        look = await live.looked(pair_files.look(pair.cwd, self._engine.context.environ, run_id, kept))
-        if look is not None and look.too_much and not live.told_too_much:
-            live.told_too_much = True
-            message = f"the files here are not looked at: {look.too_much}. What somebody else changes is not told"
-            live.tell(PairWarned(pair.number, "not_looked", message))
-        return look
+    async def _scan(
+        self, live: LivePair, pair: Pair, run_id: str | None, kept: KeptFiles | None = None
+    ) -> FileScan | None:
+        """Scans the files. Warns once if there are too many."""
+        scan = await live.scan(scan_files(pair.cwd, self._context.environ, run_id, kept))
+        if scan is not None and scan.skipped_because and not live.warned_not_scanned:
+            live.warned_not_scanned = True
+            message = f"the files here are not checked for changes by somebody else: {scan.skipped_because}"
+            live.send(PairWarned(pair.number, "not_looked", message))
+        return scan
 
     async def _ask(self, live: LivePair, pair: Pair) -> FinishedRun:
-        """What is due, asked, to the end of its run."""
+        """Asks the pair's prompt, and waits for the end of the run."""
         part = pair.part
 
-        def prepared(store: Store) -> TurnRequest:
+        def request(store: Store) -> TurnRequest:
             thread = store.threads.require(pair.thread_of(part))
-            model = pair.instructor_model
+            model = pair.model_of(part)
             if part is PairPart.WORKER:
                 rounds = {each.number: each for each in store.pairs.rounds(pair.id)}
-                model = rounds[pair.number].worker_model or pair.worker_model
-            manner = live.manner
-            options = TurnOptions(agent=pair.agent, model=model, timeout_s=manner.timeout_s, person=manner.person)
+                model = rounds[pair.number].worker_model or model
+            how = live.options
+            options = TurnOptions(agent=pair.agent, model=model, timeout_s=how.timeout_s, person=how.person)
             return TurnRequest(thread, pair.asking, options, standing=thread.standing, not_before=live.not_before)
 
-        def note(store: Store, run: Run) -> None:
+        def record(store: Store, run: Run) -> None:
             live.leases.fence(store)
-            pair_rows.began(store, pair, run, self._engine.context.clock())
+            rows.record_start(store, pair, run, self._context.clock())
 
-        turn = await self._engine.start(await self._call(prepared), note)
+        turn = await self._engine.start(await self._store.call(request), record)
         live.not_before = None
         run = turn.run
         live.follow(turn)
-        live.tell(PairAsked(pair.number, pair.last_round, part, run.id, run.model, pair.asking))
-        async for noted in turn.events():
-            live.tell(PairRunEvent(pair.number, part, run.id, noted.event))
+        live.send(PairAsked(pair.number, pair.last_round, part, run.id, run.model, pair.asking))
+        async for stored in turn.events():
+            live.send(PairRunEvent(pair.number, part, run.id, stored.event))
         return await turn.finish()
 
-    async def _settle(self, live: LivePair, finished: FinishedRun) -> ClewError | None:
-        """What follows from the end of a run, written down. An error: the pair stops, and can be gone on with."""
-        pair = await self._call(lambda store: store.pairs.require(live.pair.id))
+    async def _record(self, live: LivePair, finished: FinishedRun) -> ClewError | None:
+        """Stores the result of a run, and what follows from it. Returns an error that stops the pair."""
+        pair = await self._store.call(lambda store: store.pairs.require(live.pair.id))
         if pair.part is PairPart.WORKER:
-            look = await self._look(live, pair, finished.run.id)
-            await self._worked(live, pair, finished, look.files if look is not None else None)
+            scan = await self._scan(live, pair, finished.run.id)
+            await self._record_report(live, pair, finished, scan.files if scan is not None else None)
             return finished.error
         if finished.error is not None:
             return finished.error
@@ -174,101 +178,98 @@ class PairRuns:
             if pair.asked_again:
                 return AgentFailed(
                     f"The instructor's answer does not fit, and neither did the one before: {error}",
-                    hint=f"clew threads show pair-{pair.name}-instructor has it; {_goes_on(pair)} and asks again.",
+                    hint=f"clew threads show pair-{pair.name}-instructor has it; {_continues(pair)} and asks again.",
                 )
-            again = words.again(str(error))
-            await self._write(live, lambda store, now: pair_rows.due(store, pair, again, now, asked_again=True))
+            text = prompts.invalid_answer(str(error))
+            await self._write(live, lambda store, now: rows.set_prompt(store, pair, text, now, asked_again=True))
             message = f"the instructor's answer does not fit, and is asked for once more: {error}"
-            live.tell(PairWarned(pair.number, "asked_again", message))
+            live.send(PairWarned(pair.number, "asked_again", message))
             return None
-        await self._ordered(live, pair, finished, order)
+        await self._record_order(live, pair, finished, order)
         return None
 
-    async def _worked(self, live: LivePair, pair: Pair, finished: FinishedRun, kept: KeptFiles | None) -> None:
+    async def _record_report(self, live: LivePair, pair: Pair, finished: FinishedRun, kept: KeptFiles | None) -> None:
         def write(store: Store, now: float) -> None:
             store.pairs.keep_files(pair.id, kept)
             if finished.error is None:
-                pair_rows.worked(store, pair, finished.text, now, self._mark())
+                rows.record_report(store, pair, finished.text, now, rows.new_mark(self._context))
 
         await self._write(live, write)
         if finished.error is None:
-            live.tell(PairWorked(pair.number, finished.text, finished.run.id))
+            live.send(PairWorked(pair.number, finished.text, finished.run.id))
 
-    async def _ordered(self, live: LivePair, pair: Pair, finished: FinishedRun, order: Order) -> None:
-        await self._write(live, lambda store, now: pair_rows.ordered(store, pair, order, now, self._mark()))
-        live.tell(PairOrdered(pair.number, order, finished.run.id))
+    async def _record_order(self, live: LivePair, pair: Pair, finished: FinishedRun, order: Order) -> None:
+        await self._write(
+            live, lambda store, now: rows.record_order(store, pair, order, now, rows.new_mark(self._context))
+        )
+        live.send(PairOrdered(pair.number, order, finished.run.id))
         if order.worker_model is not None and order.worker_model not in pair.models:
             known = ", ".join(pair.models) or "none"
-            words_ = f"the instructor named a model that was not given ({order.worker_model}; known: {known}): ignored"
-            live.tell(PairWarned(pair.number, "unknown_model", words_))
+            message = f"the instructor named a model that was not given ({order.worker_model}; known: {known}): ignored"
+            live.send(PairWarned(pair.number, "unknown_model", message))
 
-    async def _put_down(self, live: LivePair) -> None:
-        """Why it stopped, and the state file."""
+    async def _store_end(self, live: LivePair) -> None:
+        """Stores why the pair stopped, and writes the state file."""
+        if live.is_lost:
+            return
         error = live.error
         try:
-            if error is not None and not live.lost:
-                error.hint = hint_of(error, live.pair)
+            if error is not None:
+                error.hint = _hint(error, live.pair)
                 fields = {"error": error.message, "hint": error.hint, "error_code": error.code}
                 await self._write(live, lambda store, now: store.pairs.update(live.pair.id, at=now, **fields))
-            if not live.lost:
-                await self._save(live)
+            await self._save(live)
         except ClewError as trouble:
-            log.warning("the end of a pair could not be put down: %s", trouble.message)
+            log.warning("the end of a pair could not be stored: %s", trouble.message)
 
     async def _save(self, live: LivePair) -> None:
-        """The state file. One that cannot be written stops nobody: all of it is in the store."""
-        if not live.manner.auto_save:
+        """Writes the state file. A failure does not stop the pair: the store has everything."""
+        if not live.options.auto_save:
             return
-        whole = await self._call(lambda store: pair_saving.saved_pair(store, live.pair.id))
-        pair, environ = whole.pair, self._engine.context.environ
-        where, saved = pair_folder.path_of(pair.cwd, pair.id), None
+        whole = await self._store.call(lambda store: saving.saved_pair(store, live.pair.id))
+        pair = whole.pair
+        path, saved = folder.path_of(pair.cwd, pair.id), None
         try:
-            saved = await asyncio.to_thread(pair_saving.write, whole, environ)
-            where = where.with_name(pair_folder.CURRENT)
-            await asyncio.to_thread(pair_folder.point_at, saved)
+            saved = await asyncio.to_thread(saving.write, whole, self._context.environ)
+            path = path.with_name(folder.CURRENT)
+            await asyncio.to_thread(folder.point_at, saved)
         except OSError as error:
-            live.tell(PairWarned(pair.number, "not_saved", pair_saving.not_written(where, error)))
+            live.send(PairWarned(pair.number, "not_saved", saving.not_written(path, error)))
         if saved is not None:
             live.saved = str(saved)
-            live.tell(PairSaved(pair.number, live.saved))
+            live.send(PairSaved(pair.number, live.saved))
 
     async def _write(self, live: LivePair, work: Callable[[Store, float], T]) -> T:
-        """In one transaction, and only while the pair is this process's own."""
+        """In one transaction, and only while this process holds the pair's lease."""
 
         def fenced(store: Store) -> T:
             live.leases.fence(store)
-            return work(store, self._engine.context.clock())
+            return work(store, self._context.clock())
 
-        return await self._engine.store.atomically(fenced)
-
-    def _mark(self) -> str:
-        return self._engine.context.new_id()[:16]
-
-    async def _call(self, work: Callable[[Store], T]) -> T:
-        return await self._engine.store.call(work)
+        return await self._store.atomically(fenced)
 
 
-def _goes_on(pair: Pair) -> str:
-    return f"clew pair --session {pair.name} goes on with it"
+def _continues(pair: Pair) -> str:
+    return f"clew pair --session {pair.name} continues it"
 
 
-def hint_of(error: ClewError, pair: Pair) -> str:
-    """What to do about it, with this pair: the words of a run speak of asking again."""
-    goes_on = _goes_on(pair)
+def _hint(error: ClewError, pair: Pair) -> str:
+    """What to do about the error in a pair. The hint of a run's error would be about asking again."""
+    continues = _continues(pair)
     match error:
         case WrongModel():
-            return f"{goes_on}; --instructor-model and --worker-model choose another model."
+            return f"{continues}; --instructor-model and --worker-model choose another model."
         case Cancelled() | AgentFailed():
-            return error.hint if error.hint and goes_on in error.hint else f"{goes_on}."
+            return error.hint if error.hint and continues in error.hint else f"{continues}."
         case AuthFailed():
-            return f"Log in with the agent's own CLI, or set its key; then {goes_on}."
+            return f"Log in with the agent's own CLI, or set its key; then {continues}."
         case BillingFailed():
-            return f"Add credit, or change the plan; then {goes_on}."
+            return f"Add credit, or change the plan; then {continues}."
         case UsageLimit():
-            return f"When it has reset, {goes_on}."
+            return f"When it has reset, {continues}."
         case TimedOut():
-            return f"{goes_on}; --timeout gives a run more time."
-    return f"{error.hint} Then {goes_on}." if error.hint else f"{goes_on}."
+            return f"{continues}; --timeout gives a run more time."
+    return f"{error.hint} Then {continues}." if error.hint else f"{continues}."
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:
@@ -277,4 +278,4 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
 
 
 def taken_over(pair: Pair) -> Busy:
-    return Busy(f"Another process took the pair {pair.name} over.", hint="It goes on there.")
+    return Busy(f"Another process took the pair {pair.name} over.", hint="It continues there.")

@@ -1,4 +1,4 @@
-"""The state file of a pair, written from what the store has of it."""
+"""Writes the state file of a pair from the store."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clew.core.pairs.pair import PairPart
-from clew.hosts.pairs import folder as pair_folder
-from clew.hosts.pairs import state as pair_state
+from clew.hosts.pairs import folder, state
 from clew.hosts.pairs.live import sessions_of
 from clew.store.store import Store
 
@@ -19,9 +18,9 @@ def iso(at: float | None) -> str | None:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1000):03d}Z"
 
 
-def saved_pair(store: Store, pair_id: str) -> pair_state.SavedPair:
+def saved_pair(store: Store, pair_id: str) -> state.SavedPair:
     pair = store.pairs.require(pair_id)
-    return pair_state.SavedPair(
+    return state.SavedPair(
         pair,
         tuple(store.pairs.rounds(pair_id)),
         {part: store.turns.history(pair.thread_of(part)) for part in PairPart},
@@ -29,12 +28,12 @@ def saved_pair(store: Store, pair_id: str) -> pair_state.SavedPair:
     )
 
 
-def write(whole: pair_state.SavedPair, environ: Mapping[str, str]) -> Path:
+def write(whole: state.SavedPair, environ: Mapping[str, str]) -> Path:
     """Raises OSError."""
-    return pair_folder.write(whole.pair.cwd, whole.pair.id, pair_state.worded(whole, environ, iso))
+    return folder.write(whole.pair.cwd, whole.pair.id, state.state_json(whole, environ, iso))
 
 
 def not_written(path: Path, error: OSError) -> str:
-    """For a person."""
-    why = f"{error.filename} is no folder" if isinstance(error, FileExistsError) else error.strerror
+    """A message for the user."""
+    why = f"{error.filename} is not a folder" if isinstance(error, FileExistsError) else error.strerror
     return f"{path} was not written: {why}"

@@ -1,6 +1,6 @@
-"""The portable state of a pair, worded: one JSON file that another machine or directory can go on from.
+"""The state of a pair as one portable JSON file, from which another machine or directory can continue it.
 
-Secrets are blanked in it, those of the environment and what looks like one, by the rules of core/redaction.
+Secrets are blanked in it, by their values in the environment and by their shape (core/secrets/redaction.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from clew.core.history import Turn
-from clew.core.pairs import prompts as words
+from clew.core.pairs import prompts
 from clew.core.pairs.pair import Order, Pair, PairPart, PairRound
 from clew.core.record import Record
 from clew.core.secrets import redaction
@@ -23,7 +23,7 @@ Stamp = Callable[[float | None], str | None]
 
 
 class SavedPair(Record):
-    """A pair with all that its file holds."""
+    """Everything that the file contains."""
 
     pair: Pair
     rounds: tuple[PairRound, ...]
@@ -32,12 +32,12 @@ class SavedPair(Record):
 
 
 def secrets_of(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """What is blanked besides what looks like a secret."""
+    """The secrets in the environment. What has the shape of a secret is blanked as well."""
     return tuple(redaction.secret_values(environ.items(), os.path.lexists))
 
 
 def blank(text: str, secrets: Iterable[str]) -> str:
-    """Without secrets, nor half characters, which not every reader takes."""
+    """The text without secrets, and without lone surrogates, which not every reader accepts."""
     text, _ = redaction.blank(text, redaction.find_secrets(text, secrets), BLANKED)
     try:
         text.encode("utf-8")
@@ -46,13 +46,13 @@ def blank(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def alike(stored: str, told: str) -> bool:
-    """The same text, though one of the two was blanked: in another environment, perhaps."""
-    return stored == told or _fits(stored, told) or _fits(told, stored)
+def may_be_same(a: str, b: str) -> bool:
+    """Whether two texts may be the same, although one of them was blanked, perhaps in another environment."""
+    return a == b or _may_be_source(a, b) or _may_be_source(b, a)
 
 
-def _fits(text: str, blanked: str) -> bool:
-    """It may be what was blanked."""
+def _may_be_source(text: str, blanked: str) -> bool:
+    """Whether blanking some passages of `text` gives `blanked`."""
     first, *rest = blanked.split(BLANKED)
     if not rest or not text.startswith(first):
         return False
@@ -65,8 +65,8 @@ def _fits(text: str, blanked: str) -> bool:
     return text.endswith(last) and len(text) - len(last) >= place
 
 
-def worded(whole: SavedPair, environ: Mapping[str, str], stamp: Stamp) -> str:
-    """The file's text. Its first fields are those of the older tool, under their names."""
+def state_json(whole: SavedPair, environ: Mapping[str, str], stamp: Stamp) -> str:
+    """The content of the file. Its first fields are those of the older tool, under the same names."""
     pair, rounds = whole.pair, whole.rounds
     last = next((each for each in reversed(rounds) if each.order is not None), None)
     order = last.order if last is not None else None
@@ -86,11 +86,13 @@ def worded(whole: SavedPair, environ: Mapping[str, str], stamp: Stamp) -> str:
         "remainingRounds": pair.rounds_left,
         "instructor": {
             "conversationHistory": _messages(whole.turns[PairPart.INSTRUCTOR]),
-            "systemPrompt": words.rubric(pair),
+            "systemPrompt": prompts.rubric(pair),
         },
         "worker": {"conversationHistory": _messages(whole.turns[PairPart.WORKER])},
         "lastInstruction": order.instruction if order is not None else "",
-        "lastInstructorResponse": None if order is None else _response(order, pair),
+        "lastInstructorResponse": None
+        if order is None
+        else _response(order) | {"workerModel": order.worker_model or pair.worker_model or ""},
         "name": pair.name,
         "task": pair.task,
         "agent": pair.agent,
@@ -107,7 +109,7 @@ def worded(whole: SavedPair, environ: Mapping[str, str], stamp: Stamp) -> str:
 
 
 def _blanked(value: Any, secrets: Sequence[str]) -> Any:
-    """Before it is JSON: there a secret may be spelled otherwise."""
+    """Called before the value is encoded: JSON may escape characters of a secret."""
     if isinstance(value, str):
         return blank(value, secrets)
     if isinstance(value, dict):
@@ -121,31 +123,22 @@ def _messages(turns: Sequence[Turn]) -> list[dict[str, Any]]:
     ]
 
 
-def _response(order: Order, pair: Pair) -> dict[str, Any]:
+def _response(order: Order) -> dict[str, Any]:
     return {
         "thinking": order.thinking,
         "instruction": order.instruction,
-        "workerModel": order.worker_model or pair.worker_model or "",
+        "workerModel": order.worker_model,
         "shouldContinue": order.should_continue,
         "needsCorrection": order.needs_correction,
     }
 
 
 def _round(round_: PairRound, stamp: Stamp) -> dict[str, Any]:
-    order = round_.order
     return {
         "number": round_.number,
         "message": round_.message,
         "changedFiles": list(round_.changed_files),
-        "response": None
-        if order is None
-        else {
-            "thinking": order.thinking,
-            "instruction": order.instruction,
-            "workerModel": order.worker_model,
-            "shouldContinue": order.should_continue,
-            "needsCorrection": order.needs_correction,
-        },
+        "response": None if round_.order is None else _response(round_.order),
         "workerModel": round_.worker_model,
         "result": round_.result,
         "startedAt": stamp(round_.started_at),

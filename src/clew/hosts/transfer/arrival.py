@@ -16,7 +16,7 @@ from clew.core.record import Record
 from clew.core.runs.run import LIVE, Owner
 from clew.core.thread import Permissions, Trust, narrower
 from clew.errors import UsageError
-from clew.hosts.pairs.folder import pair_id
+from clew.hosts.pairs.folder import new_pair_id
 from clew.store.database.dialect import Catalogue
 from clew.store.records import dumps
 from clew.store.transfer.codec import MACHINE_COLUMNS, PROCESS_COLUMNS, Row, Tables
@@ -163,7 +163,7 @@ def with_new_ids(tables: Tables, turns: Sequence[Turn], new_id: Callable[[], str
         for table in ("threads", "turns", "runs", "attempts", "pins", "jobs")
         for row in tables.get(table, ())
     }
-    ids |= {str(row["id"]): pair_id(row["updated_at"], new_id()) for row in tables.get("pairs", ())}
+    ids |= {str(row["id"]): new_pair_id(row["updated_at"], new_id()) for row in tables.get("pairs", ())}
     for run in tables.get("runs", ()):
         ids.setdefault(str(run.get("prompt_turn_id")), new_id())  # a prompt that was never sent has no turn
     digests = {digest(turn): digest(turn.replace(id=ids[turn.id])) for turn in turns if turn.id in ids}
