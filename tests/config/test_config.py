@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from clew import config
-from clew.config import hooks as hooks_config
+from clew.config.hooks import SECRET, TOKEN
+from clew.core.hooks.hook import Forge
 from clew.engine.process.family import MARK
 from clew.errors import ConfigError
 
@@ -326,7 +327,8 @@ class TestVariables:
     def test_every_variable_that_the_code_names_is_known(self) -> None:
         folder = Path(config.__file__).parents[1]
         code = "".join(path.read_text() for path in folder.rglob("*.py"))
-        named = {*re.findall(r"""["'](CLEW_[A-Z0-9_]+)["']""", code), *hooks_config.secret_names(), MARK}
+        of_forges = (pattern.format(forge.value.upper()) for forge in Forge for pattern in (SECRET, TOKEN))
+        named = {*re.findall(r"""["'](CLEW_[A-Z0-9_]+)["']""", code), *of_forges, MARK}
         assert "CLEW_ATTEMPT" in named and "CLEW_SCRIPT_LOG" in named
         assert named - {*config.VARIABLES, *config.OLD_VARIABLES} == set()
 

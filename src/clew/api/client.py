@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from clew import config
 from clew.agents.adapter import Adapter
@@ -26,7 +26,7 @@ from clew.api.reply import stored_reply
 from clew.api.thread import Answered as Answered
 from clew.api.thread import Run as Run
 from clew.api.thread import Thread as Thread
-from clew.api.thread import choice
+from clew.api.thread import ThreadKeywords, choice
 from clew.core.costs.usage import StatRow
 from clew.core.history import Visibility
 from clew.core.lookup import SEARCHED, by_beginning
@@ -73,70 +73,46 @@ class Client:
         environ: Mapping[str, str] = NO_ENVIRON,
     ) -> None:
         self.engine = engine
-        self._environ = environ  # with Clew's own secrets, which agents do not get
+        self._environ = environ  # includes Clew's own secrets, which agents do not get
         self.settings = settings
         self.home = home
-        self.recovered = recovered  # runs that a crash had left behind and that were ended now
+        self.recovered = recovered  # runs of a crashed process that were ended when the store was opened
         self._chat = Chat(engine, self._archive)
 
-    async def thread(
-        self,
-        name: str | None = None,
-        *,
-        cwd: str | Path = ".",
-        agent: str | None = None,
-        model: str | None = None,
-        permissions: str | None = None,
-        trust: str | None = None,
-        visibility: str | None = None,
-        prompt: str = "",
-    ) -> Thread:
-        """The thread of that name, made if there is none; without a name a new one, named after `prompt`.
+    async def thread(self, name: str | None = None, *, prompt: str = "", **settings: Unpack[ThreadKeywords]) -> Thread:
+        """The thread of that name, which is created if needed; without a name a new one, named after `prompt`.
 
         An existing thread takes the permissions and the trust that are given, and keeps its other settings.
         """
         found = await self._chat.find(name) if name is not None else None
-        if found is not None:
-            thread = Thread(self._chat, found)
-            await thread.change(permissions=permissions, trust=trust)
-            return thread
-        return await self.new_thread(
-            name,
-            cwd=cwd,
-            agent=agent,
-            model=model,
-            permissions=permissions,
-            trust=trust,
-            visibility=visibility,
-            prompt=prompt,
-        )
+        if found is None:
+            return await self.new_thread(name, prompt=prompt, **settings)
+        thread = Thread(self._chat, found)
+        await thread.change(permissions=settings.get("permissions"), trust=settings.get("trust"))
+        return thread
 
     async def new_thread(
         self,
         name: str | None = None,
         *,
-        cwd: str | Path = ".",
-        agent: str | None = None,
-        model: str | None = None,
-        permissions: str | None = None,
-        trust: str | None = None,
-        visibility: str | None = None,
-        instructions: str | None = None,
         prompt: str = "",
         thread_id: str | None = None,
+        **settings: Unpack[ThreadKeywords],
     ) -> Thread:
-        """A new thread; without a name, one is made from `prompt`. Raises Conflict when the name is taken.
+        """A new thread; without a name, it is named after `prompt`. Raises Conflict when the name is taken.
 
-        `thread_id` is the id that it is to get; None: a new one.
+        `thread_id` is the id of the new thread; None: a random one.
         """
+        defaults = self.settings
+        agent, cwd = settings.get("agent") or defaults.of("agent"), settings.get("cwd")
         new = NewThread(
-            cwd=str(cwd),
-            agent=agent or self.settings.of("agent"),
-            model=model or self.settings.model_of(agent or self.settings.of("agent")),
-            permissions=choice(Permissions, permissions or self.settings.of("permissions")),
-            trust=choice(Trust, trust or self.settings.of("trust")),
-            visibility=choice(Visibility, visibility or self.settings.of("visibility")),
-            standing=instructions or None,
+            cwd="." if cwd is None else str(cwd),
+            agent=agent,
+            model=settings.get("model") or defaults.model_of(agent),
+            permissions=choice(Permissions, settings.get("permissions") or defaults.of("permissions")),
+            trust=choice(Trust, settings.get("trust") or defaults.of("trust")),
+            visibility=choice(Visibility, settings.get("visibility") or defaults.of("visibility")),
+            standing=settings.get("instructions") or None,
         )
         return Thread(self._chat, await self._chat.create(new, name=name, prompt=prompt, thread_id=thread_id))
 
@@ -145,14 +121,14 @@ class Client:
         return Thread(self._chat, await self._chat.require(name))
 
     async def together(self, name: str) -> list[Thread]:
-        """The thread of that name and those that are exported with it: both threads of a pair. Raises NotFound."""
+        """The thread of that name and those that are exported with it: for a pair, both threads. Raises NotFound."""
         found = await self.engine.store.call(lambda store: store.threads.together(name))
         return [Thread(self._chat, record) for record in found]
 
     async def fork(
         self, name: str, new: str | None = None, *, at_round: int | None = None, at_turn: str | None = None
     ) -> Forked:
-        """A new thread with that one's history up to a round or a turn; of a pair, a new pair. The old one is kept."""
+        """Copies a thread's history up to a round or a turn into a new thread, or a pair's into a new pair."""
         from clew.hosts.branching import fork as branches
 
         return await branches.fork(self.engine, name, new, at_round=at_round, at_turn=at_turn)
@@ -161,7 +137,7 @@ class Client:
         """The thread last used in that directory. Raises NotFound."""
         found = await self._chat.latest(str(cwd))
         if found is None:
-            raise NotFound("There is no thread of this directory yet.", hint="Start one with clew ask PROMPT.")
+            raise NotFound("This directory has no threads yet.", hint="Start one with clew ask PROMPT.")
         return Thread(self._chat, found)
 
     async def threads(self, *, cwd: str | Path | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
@@ -178,7 +154,7 @@ class Client:
         )
 
     async def run(self, run_id: str) -> RunRecord:
-        """The run of that id, or of an unambiguous beginning of one. Raises NotFound."""
+        """The run with that id, or whose id begins so if only one does. Raises NotFound."""
         found = await self.engine.store.call(lambda store: store.runs.find(run_id))
         if found is not None:
             return found
@@ -197,7 +173,7 @@ class Client:
         return await self.engine.cancel(run.id)
 
     async def stats(self, *, thread: Thread | None = None, since: float | None = None) -> list[StatRow]:
-        """Figures of the runs, by kind of run; `clew.core.costs.savings` sums them up."""
+        """The figures of the runs by day, agent, model and outcome; `clew.core.costs.savings` sums them up."""
         of_thread = thread.record.id if thread is not None else None
         return await self.engine.store.call(lambda store: store.runs.stats(thread_id=of_thread, since=since))
 
@@ -211,9 +187,9 @@ class Client:
     async def answer(
         self, run_id: str, question_id: str, answer: Answer, *, lasting: bool = False, person: Person | None = None
     ) -> Answered:
-        """Answers an open question of any process's run.
+        """Answers an open question of a run of any process.
 
-        When the run died with Clew, the answer goes to the resumed session as a message, by a new run.
+        When the process of the run died, a new run sends the answer to the resumed session as a message.
         """
         question, turn = await self._chat.questions.answer(
             run_id, question_id, answer, TurnOptions(lasting=lasting, person=person)
@@ -223,38 +199,38 @@ class Client:
         return Answered(question, Run(turn.request.thread, turn))
 
     async def edit_queued(self, run_id: str, prompt: str) -> RunRecord:
-        """Another prompt for a run that has not started. Raises Conflict once it has."""
+        """Gives another prompt to a run that has not started. Raises Conflict if it has."""
         return await self._chat.queued.edit(run_id, prompt)
 
     async def remove_queued(self, run_id: str) -> None:
-        """Cancels a run that has not started. Raises Conflict once it has."""
+        """Cancels a run that has not started. Raises Conflict if it has."""
         await self._chat.queued.remove(run_id)
 
     async def send_queued(self, run_id: str) -> RunRecord:
-        """Starts a queued run before the others that wait, held or not, and stops the one in progress.
+        """Starts a queued run before all others that wait, and stops the run in progress. The run may be held.
 
-        Raises Conflict once it has started.
+        Raises Conflict if it has started.
         """
         return await self._chat.queued.send(run_id)
 
     async def take_up(self, may_run: Callable[[ThreadRecord], bool] | None = None) -> list[RunRecord]:
-        """For daemons: carries out what a dead one left queued, and passes on answers that its runs did not read.
+        """For daemons: starts prompts that a dead daemon left queued, and delivers answers that its runs did not read.
 
-        `may_run` is False for threads in which this daemon must not work.
+        `may_run` is False for threads in which this daemon must not run agents.
         """
         taken = [turn.run for turn in await self.engine.take_up(may_run)]
         return [*taken, *[turn.run for turn in await self._chat.questions.pass_on_all(may_run)]]
 
     @cached_property
     def views(self) -> Views:
-        """What is in the store: lists of threads, one thread with its turns, runs, questions, figures."""
+        """The content of the store: lists of threads, one thread with its turns, runs, questions, figures."""
         from clew.api.views import Views
 
         return Views(self.engine)
 
     @cached_property
     def requests(self) -> IdempotentRequests:
-        """For daemons: idempotent requests, which are carried out once, however often they are sent."""
+        """For daemons: requests that are carried out once, however often they are sent."""
         from clew.api.requests import IdempotentRequests
 
         return IdempotentRequests(self.engine)
@@ -272,7 +248,7 @@ class Client:
 
     @cached_property
     def reviews(self) -> Reviews:
-        """Rounds over a diff: start, follow, find, list."""
+        """Reviews of a diff in rounds: start, follow, find, list."""
         from clew.hosts.reviews.reviews import Reviews
 
         return Reviews(self.engine, max_age_s=self.settings.of("reviews.max_age"))
@@ -305,13 +281,13 @@ class Client:
         return self._hosts.hooks
 
     def hook_keys(self, forge: Forge) -> ForgeKeys:
-        """The secrets that the environment has for a forge. They are neither stored nor shown."""
+        """The secret and the token that the environment has for a forge. They are neither stored nor shown."""
         from clew.config.hooks import keys_of
 
         return keys_of(forge, self._environ)
 
     def blanked(self, value: Any) -> tuple[Any, list[str]]:
-        """A text, or JSON with texts in it, with its secrets blanked; and the kind of each secret."""
+        """A text, or JSON that contains texts, with its secrets blanked out; and the kind of each secret."""
         from clew.hosts.transfer.secret_scan import blanked
 
         return blanked(value, self._environ)
@@ -325,27 +301,27 @@ class Client:
         until_idle: bool = False,
         hooks_only: bool = False,
     ) -> None:
-        """Carries jobs out, so many at once, until `stop` is set; then jobs in progress go back to the queue.
+        """Runs jobs, up to `concurrency` at once, until `stop` is set. Then its active jobs return to the queue.
 
-        `hooks_only`: only jobs that hooks started.
+        `hooks_only`: only jobs of hooks.
         """
         from clew.wiring.worker import open_worker, worker_name
 
-        with worker_name(self.home, self.engine.context.owner.host) as made_up:
+        with worker_name(self.home, self.engine.context.owner.host) as unique_name:
             worker = open_worker(
                 self.engine,
                 self.jobs,
                 self.hooks,
                 self.settings,
                 self.home,
-                name or made_up,
+                name or unique_name,
                 concurrency,
                 hooks_only=hooks_only,
             )
             await worker.run(stop, until_idle=until_idle)
 
     async def carry_out(self, job_id: str) -> None:
-        """Carries one job out in this process, without a worker; when its turn comes, to its end."""
+        """Runs one job in this process, without a worker. Waits until the job may start, and until it ends."""
         owner = self.engine.context.owner
         await self.jobs.runner.carry_out(job_id, f"{owner.host}/pid-{owner.pid}")
 
@@ -363,24 +339,22 @@ class Client:
         return await self.engine.store.call(lambda store: store.lost())
 
     async def rescue(self) -> str:
-        """Saves a copy of a store that was lost; says where, or why there is none."""
+        """Saves a copy of a store that was lost. Returns a text that says where it is, or why there is none."""
         return await self.engine.store.rescue()
 
     async def gone(self, runs: Sequence[RunRecord]) -> set[str]:
-        """The ids of those whose process died, and that nobody has ended yet."""
+        """The ids of runs whose process died, and that no other process has ended yet."""
         return await self.engine.gone(runs)
 
     async def free_slots(self) -> int:
         """How many more agents may run on this machine now."""
-        context, most = self.engine.context, self.engine.settings.max_agents
+        context = self.engine.context
 
-        def count(store: Store) -> int:
-            return sum(
-                not is_holder_dead(store, lease, context)
-                for lease in store.leases.under(f"{slot_prefix(context.owner)}/")
-            )
+        def used(store: Store) -> int:
+            slots = store.leases.under(f"{slot_prefix(context.owner)}/")
+            return sum(not is_holder_dead(store, lease, context) for lease in slots)
 
-        return max(0, most - await self.engine.store.call(count))
+        return max(0, self.engine.settings.max_agents - await self.engine.store.call(used))
 
 
 @asynccontextmanager
@@ -393,11 +367,11 @@ async def open(
     recover: bool = True,
     **flags: Any,
 ) -> AsyncIterator[Client]:
-    """Opens the store; ends what a crash had left running, unless `recover` is False.
+    """Opens the store, and ends the runs that a crashed process left behind, unless `recover` is False.
 
-    `home` is the folder of the store (default: CLEW_HOME, or the platform's); `environ` the environment for settings
-    and agents (default: this process's own); `adapters` are agents of your own, beside those that Clew knows; `flags`
-    are settings, which come before all others.
+    `home` is the folder of the store (default: CLEW_HOME, or the platform's); `environ` is the environment for settings
+    and agents (default: that of this process); `adapters` are your own agents, in addition to those that Clew knows;
+    `flags` are settings, which override all others.
     """
     environ = dict(os.environ if environ is None else environ)
     settings = config.load(environ, Path(work_dir) if work_dir is not None else None, flags)

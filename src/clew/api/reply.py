@@ -1,4 +1,4 @@
-"""How a run ended, for the caller who asked."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Reply(Record):
     text: str
     session_id: str | None
     session_resumed: bool
-    reason: str | None  # why fresh; None when resumed
+    reason: str | None  # why the session was fresh; None when it was resumed
     fallback: bool
     usage: Usage
     cost_usd: float
@@ -33,27 +33,12 @@ class Reply(Record):
 
     def to_json(self) -> dict[str, Any]:
         """The object that `clew ask --json` prints."""
-        error = self.error
-        return {
-            "thread": self.thread,
-            "run": self.run,
-            "agent": self.agent,
-            "model": self.model,
-            "status": self.status,
-            "text": self.text,
-            "session_id": self.session_id,
-            "session_resumed": self.session_resumed,
-            "reason": self.reason,
-            "fallback": self.fallback,
-            "usage": self.usage.as_dict(),
-            "cost_usd": self.cost_usd,
-            "error": None if error is None else error_json(error),
-            "warnings": list(self.warnings),
-        }
+        error = None if self.error is None else error_json(self.error)
+        return self.as_dict() | {"error": error, "warnings": list(self.warnings)}
 
 
 def error_json(error: ClewError) -> dict[str, Any]:
-    """As JSON. Only a usage limit has `resets_at`: epoch seconds, or null when the agent did not say."""
+    """The error as JSON. Only a usage limit has `resets_at`: epoch seconds, or null when the agent did not say."""
     body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
     return body | ({"resets_at": error.resets_at} if isinstance(error, UsageLimit) else {})
 
@@ -66,7 +51,7 @@ def stored_reply(store: Store, run: Run) -> Reply:
 
 
 def error_of_run(run: Run) -> ClewError | None:
-    """Why a run that is over did not answer, as far as the store tells. None: it answered."""
+    """Why a run that is over gave no answer, from what is stored. None: it answered."""
     from clew.engine.finish import failures
 
     return failures.error_of_run(run)

@@ -1,10 +1,11 @@
-"""A conversation and a run in it, as the Python API has them."""
+"""Threads and runs of the Python API."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from clew.api.reply import Reply, reply_of
 from clew.core.history import Turn, Visibility
@@ -22,6 +23,18 @@ if TYPE_CHECKING:
     from clew.hosts.chat.preview import Preview
 
 E = TypeVar("E", bound=StrEnum)
+
+
+class ThreadKeywords(TypedDict, total=False):
+    """The settings of a thread, as keywords. One that is left out, or None, is the default or stays as it is."""
+
+    cwd: str | Path | None
+    agent: str | None
+    model: str | None
+    permissions: str | None
+    trust: str | None
+    visibility: str | None
+    instructions: str | None
 
 
 class Answered(Record):
@@ -72,7 +85,7 @@ class Run:
 
 
 class Thread:
-    """A conversation. `record` holds its name, directory, agent and model."""
+    """A conversation. `record` has its name, directory, agent and model."""
 
     def __init__(self, chat: Chat, record: ThreadRecord) -> None:
         self._chat = chat
@@ -83,23 +96,23 @@ class Thread:
         return self.record.name
 
     async def ask(self, prompt: str, **options: Unpack[TurnKeywords]) -> Run:
-        """The prompt is stored when this returns. `person` answers the agent's questions; else they are declined.
+        """Starts a run. The prompt is stored when this returns. Without a `person`, the agent's questions are declined.
 
-        `new_run_id` is the id that the run is to get. A second call with the same id raises Conflict: so a caller who
-        does not know whether the first one succeeded can ask again.
+        `new_run_id` is the id of the new run. A second call with the same id raises Conflict, so a caller that does not
+        know whether the first call succeeded can repeat it.
 
-        `lasting` is for daemons: a queued prompt outlives this process (`Client.take_up`), and questions wait for an
-        answer from anywhere (`Client.answer`).
+        `lasting` is for daemons: a queued prompt outlives this process (`Client.take_up`), and any process can answer
+        the agent's questions (`Client.answer`).
         """
         turn = await self._chat.ask(self.record, prompt, TurnOptions(**options))
         self.record = turn.request.thread
         return Run(self.record, turn)
 
     async def continue_after_limit(self, run_id: str, **options: Unpack[TurnKeywords]) -> Run:
-        """Continues a run that met the account's usage limit once it has reset: until then the new run is queued.
+        """Continues a run that met the account's usage limit. The new run is queued until the limit resets.
 
-        It asks in the same session to continue, with the agent, model, `resume` and `timeout_s` of that run. Raises
-        Conflict when the run met no limit or was followed by another.
+        It continues in the same session, with the agent, model, `resume` and `timeout_s` of that run. Raises Conflict
+        when the run met no limit, or when another run followed it.
         """
         turn = await self._chat.continue_after_limit(self.record, run_id, TurnOptions(**options))
         return Run(self.record, turn)
@@ -114,46 +127,40 @@ class Thread:
         return await self._chat.truncate(self.record, turn_id)
 
     async def retry(self, turn_id: str, **options: Unpack[TurnKeywords]) -> Run:
-        """Asks an earlier user turn again in a fresh session; what follows it is archived when the run starts."""
+        """Asks an earlier user turn again in a fresh session. The turns after it are archived when the run starts."""
         turn = await self._chat.retry(self.record, turn_id, TurnOptions(**options))
         self.record = turn.request.thread
         return Run(self.record, turn)
 
     async def preview(self, turn_id: str | None = None) -> Preview:
-        """Whether the next turn will resume, or why not; and what a change of that turn would do to the session."""
+        """Whether the next turn will resume, or why not; and how a change of that turn would affect the session."""
         return await self._chat.preview(self.record, turn_id)
 
     async def session_stands(self) -> bool | None:
-        """Is everything that its session holds still part of the thread? None: it has no session."""
+        """Whether everything that the session absorbed is still part of the thread. None: there is no session."""
         return await self._chat.session_stands(self.record)
 
     async def delete(self, *, dry_run: bool = False) -> Deleted:
         return await self._chat.delete(self.record, dry_run=dry_run)
 
-    async def change(
-        self,
-        *,
-        name: str | None = None,
-        cwd: str | None = None,
-        agent: str | None = None,
-        model: str | None = None,
-        permissions: str | None = None,
-        trust: str | None = None,
-        visibility: str | None = None,
-        instructions: str | None = None,
-    ) -> None:
+    async def change(self, *, name: str | None = None, **settings: Unpack[ThreadKeywords]) -> None:
         """Changes settings from the next turn on. Another work directory starts a fresh session."""
+        cwd = settings.get("cwd")
         self.record = await self._chat.change(
             self.record,
             name=name,
-            cwd=cwd,
-            agent=agent,
-            model=model,
-            permissions=choice(Permissions, permissions) if permissions is not None else None,
-            trust=choice(Trust, trust) if trust is not None else None,
-            visibility=choice(Visibility, visibility) if visibility is not None else None,
-            standing=instructions,
+            cwd=None if cwd is None else str(cwd),
+            agent=settings.get("agent"),
+            model=settings.get("model"),
+            permissions=optional_choice(Permissions, settings.get("permissions")),
+            trust=optional_choice(Trust, settings.get("trust")),
+            visibility=optional_choice(Visibility, settings.get("visibility")),
+            standing=settings.get("instructions"),
         )
+
+
+def optional_choice(kind: type[E], value: str | None) -> E | None:
+    return None if value is None else choice(kind, value)
 
 
 def choice(kind: type[E], value: str) -> E:

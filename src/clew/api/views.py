@@ -1,9 +1,9 @@
-"""What surfaces show of the store: lists and views of threads, changes, events as they are stored, figures."""
+"""What surfaces show of the store: lists and views of threads, changes, stored events, figures."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Unpack
 
 from clew.core.ids import RunId
 from clew.core.record import Record, replace
@@ -13,17 +13,18 @@ from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.errors import ClewError
 from clew.store.records import Changes, RunTotals, RunView, StoredEvent, ThreadPage, ThreadSummary, ThreadView, TurnView
-from clew.store.views.search import ListedThread, SearchHit
+from clew.store.views.search import ListedThread, PageFilters, SearchHit, ThreadFilters, TurnFilters
 
 if TYPE_CHECKING:
     from clew.core.costs.savings import DailySavings
+    from clew.store.store import Store
 
 MODELS_LISTED = 20
 RECENT_RUNS = 500
 
 
 class AgentHealth(Record):
-    """An agent as it was found on this machine."""
+    """An agent on this machine, and whether it works."""
 
     name: str
     path: str | None
@@ -35,7 +36,7 @@ class AgentHealth(Record):
     problem: str | None  # None: it works
     hint: str | None
     default_model: str | None
-    models: tuple[str, ...]  # that have answered before
+    models: tuple[str, ...]  # the models that have been used
 
 
 class StoreCounts(Record):
@@ -59,141 +60,82 @@ def _id(thread: HasThread | None) -> str | None:
 class Views:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._store = engine.store
 
     async def version(self) -> int:
         """A number that grows with every change of any thread."""
-        return await self._engine.store.call(lambda store: store.versions.current())
+        return await self._store.call(lambda store: store.versions.current())
 
-    async def page(
-        self,
-        *,
-        q: str | None = None,
-        cwd: str | None = None,
-        kind: str | None = None,
-        limit: int = 50,
-        offset: int = 0,
-    ) -> ThreadPage:
-        """`kind`: "chat", or another host's; None: all."""
-        return await self._engine.store.call(
-            lambda store: store.views.page(q=q, cwd=cwd, kind=kind, limit=limit, offset=offset)
-        )
+    async def page(self, **filters: Unpack[PageFilters]) -> ThreadPage:
+        """A page of threads, the last used first, and the number of all."""
+        return await self._store.call(lambda store: store.views.page(**filters))
 
-    async def threads(
-        self,
-        *,
-        q: str | None = None,
-        cwd: str | None = None,
-        project: str | None = None,
-        kind: str | None = None,
-        agent: str | None = None,
-        used_before: float | None = None,
-        used_after: float | None = None,
-        sort: str = "updated",
-        limit: int = 50,
-        offset: int = 0,
-    ) -> list[ListedThread]:
-        """A page of threads with their sizes. `sort`: "updated", "size" or "cost"; `project`: a directory and those
-        below it."""
-        return await self._engine.store.call(
-            lambda store: store.search.threads(
-                q=q,
-                cwd=cwd,
-                project=project,
-                kind=kind,
-                agent=agent,
-                used_before=used_before,
-                used_after=used_after,
-                sort=sort,
-                limit=limit,
-                offset=offset,
-            )
-        )
+    async def threads(self, **filters: Unpack[ThreadFilters]) -> list[ListedThread]:
+        """A page of threads with their sizes, in any order."""
+        return await self._store.call(lambda store: store.search.threads(**filters))
 
-    async def search(
-        self,
-        text: str,
-        *,
-        project: str | None = None,
-        kind: str | None = None,
-        agent: str | None = None,
-        archived: bool = False,
-        limit: int = 20,
-        offset: int = 0,
-    ) -> list[SearchHit]:
-        """Turns with all of these words, the newest first. `archived`: also archived turns."""
-        return await self._engine.store.call(
-            lambda store: store.search.turns(
-                text, project=project, kind=kind, agent=agent, archived=archived, limit=limit, offset=offset
-            )
-        )
+    async def search(self, text: str, **filters: Unpack[TurnFilters]) -> list[SearchHit]:
+        """Turns that contain all of these words, the newest first."""
+        return await self._store.call(lambda store: store.search.turns(text, **filters))
 
     async def summary(self, name_or_id: str) -> ThreadSummary:
-        return await self._engine.store.call(lambda store: store.views.summary(name_or_id))
+        return await self._store.call(lambda store: store.views.summary(name_or_id))
 
     async def thread(self, name_or_id: str, *, before: int | None = None, limit: int = 100) -> ThreadView:
-        return await self._engine.store.read_large(
-            lambda store: store.views.thread(name_or_id, before=before, limit=limit)
-        )
+        return await self._store.read_large(lambda store: store.views.thread(name_or_id, before=before, limit=limit))
 
     async def changes(self, after: int) -> Changes:
-        return await self._engine.store.call(lambda store: store.views.changes(after))
+        return await self._store.call(lambda store: store.views.changes(after))
 
     async def turn(self, thread: HasThread, turn_id: str) -> TurnView:
-        return await self._engine.store.call(lambda store: store.views.turn(thread.record.id, turn_id))
+        return await self._store.call(lambda store: store.views.turn(thread.record.id, turn_id))
 
     async def run(self, run_id: str) -> RunView:
-        return await self._engine.store.call(lambda store: store.views.run(store.runs.require(run_id)))
+        return await self._store.call(lambda store: store.views.run(store.runs.require(run_id)))
 
     async def runs(
         self, *, thread: HasThread | None = None, statuses: Iterable[RunStatus] | None = None, limit: int = 50
     ) -> list[RunView]:
         """The newest first."""
-        of_thread = _id(thread)
-        return await self._engine.store.call(
-            lambda store: [
-                store.views.run(run) for run in store.runs.newest(thread_id=of_thread, statuses=statuses, limit=limit)
-            ]
-        )
+
+        def view(store: Store) -> list[RunView]:
+            runs = store.runs.newest(thread_id=_id(thread), statuses=statuses, limit=limit)
+            return [store.views.run(run) for run in runs]
+
+        return await self._store.call(view)
 
     async def questions(self, *, thread: HasThread | None = None) -> list[Question]:
-        """The open questions, the oldest first; of runs of any process, also of a dead one."""
-        of_thread = _id(thread)
-        asked = await self._engine.store.call(lambda store: store.questions.open(of_thread))
+        """The open questions, the oldest first, of runs of any process, also of a dead one."""
+        asked = await self._store.call(lambda store: store.questions.open(_id(thread)))
         return [question for question in asked if question.is_open]
 
     async def steps(self, run_id: str) -> list[StoredEvent]:
-        """What a run did, without the pieces of text."""
-        return await self._engine.store.read_large(lambda store: store.events.steps(run_id))
+        """The events of a run, without the pieces of text."""
+        return await self._store.read_large(lambda store: store.events.steps(run_id))
 
     def follow(self, run_id: str, after: int = 0) -> AsyncGenerator[StoredEvent, None]:
-        """The events of any process's run after that one, each when it is stored, to the last."""
+        """The events of a run of any process after number `after`, each when it is stored, until the run ends."""
         return self._engine.follow(RunId(run_id), after)
 
     async def written(self) -> None:
-        """Waits until this process has changed something. Changes by other processes are seen in `version` alone."""
-        await self._engine.store.changed()
+        """Waits until this process has changed something. Only `version` shows changes by other processes."""
+        await self._store.changed()
 
     async def recent_runs(
         self, *, thread: HasThread | None = None, since: float | None = None, limit: int = RECENT_RUNS
     ) -> list[Run]:
-        """The last runs that came to a decision and ended, the oldest first."""
-        of_thread = _id(thread)
-        newest = await self._engine.store.call(
-            lambda store: store.runs.ended(thread_id=of_thread, since=since, limit=limit)
-        )
+        """The last runs that had a decision and ended, the oldest first."""
+        newest = await self._store.call(lambda store: store.runs.ended(thread_id=_id(thread), since=since, limit=limit))
         return newest[::-1]
 
     async def daily(self, *, thread: HasThread | None = None, since: float | None = None) -> list[DailySavings]:
-        """What `stats` sums up, by day."""
+        """The sums of `stats` by day."""
         from clew.core.costs.savings import daily_savings
 
-        of_thread = _id(thread)
-        return daily_savings(
-            await self._engine.store.call(lambda store: store.runs.stats(thread_id=of_thread, since=since))
-        )
+        return daily_savings(await self._store.call(lambda store: store.runs.stats(thread_id=_id(thread), since=since)))
 
     async def counts(self) -> StoreCounts:
-        return await self._engine.store.call(
+        return await self._store.call(
             lambda store: StoreCounts(tuple(store.counts.by_outcome()), store.counts.live_runs(), store.counts.jobs())
         )
 
@@ -201,7 +143,7 @@ class Views:
         return [await self._health(name) for name in self._engine.agents()]
 
     async def _health(self, name: str) -> AgentHealth:
-        stats = await self._engine.store.call(lambda store: store.runs.stats())
+        stats = await self._store.call(lambda store: store.runs.stats())
         models = tuple(dict.fromkeys(row.model for row in stats if row.agent == name and row.model))[:MODELS_LISTED]
         default = await self._engine.default_model(name)
         try:

@@ -25,7 +25,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from clew import config
+from clew.config import file as config_file
+from clew.config.settings import at_least_one, boolean, duration, matches, user_file, word
 from clew.core.hooks.hook import AGENT, KINDS, Forge, HookAgent, Rule, Update, is_repo
 from clew.core.hooks.settings import HookRepo, HookSettings
 from clew.core.record import Record
@@ -48,21 +49,11 @@ def keys_of(forge: Forge, environ: Mapping[str, str]) -> ForgeKeys:
     return ForgeKeys(environ.get(SECRET.format(name)) or None, environ.get(TOKEN.format(name)) or None)
 
 
-def secret_names() -> tuple[str, ...]:
-    return tuple(pattern.format(forge.value.upper()) for forge in Forge for pattern in (SECRET, TOKEN))
-
-
 def load(environ: Mapping[str, str]) -> HookSettings:
-    """What the user's own file says; the defaults if it says nothing. A ConfigError names the place of a mistake."""
-    path = config.user_file(environ)
-    if path is None:
-        return HookSettings()
-    from clew.config import file as config_file
-
-    table = config_file.table_of(path, "hooks")
-    if not table:
-        return HookSettings()
-    return _File(path).settings(table)
+    """The settings of the user's own file, or the defaults. A ConfigError names the place of a mistake."""
+    path = user_file(environ)
+    table = config_file.table_of(path, "hooks") if path is not None else None
+    return _File(path).settings(table) if path is not None and table else HookSettings()
 
 
 class _File:
@@ -87,8 +78,8 @@ class _File:
                 (self._one_of(Forge, name, "hooks.forges"), self._url(each, f"hooks.forges.{name}"))
                 for name, each in self._tables(table, "forges").items()
             ),
-            text_limit=self._parsed(config.at_least_one, table.get("text_limit", 20_000), "hooks.text_limit"),
-            sweep_age_s=self._parsed(config.duration, table.get("sweep_age", "30d"), "hooks.sweep_age") or 1e18,
+            text_limit=self._parsed(at_least_one, table.get("text_limit", 20_000), "hooks.text_limit"),
+            sweep_age_s=self._parsed(duration, table.get("sweep_age", "30d"), "hooks.sweep_age") or 1e18,
         )
 
     def _agent(self, name: str, table: Mapping[str, Any], skills: Path) -> HookAgent:
@@ -100,14 +91,12 @@ class _File:
         return HookAgent(
             name=name,
             agent=self._text(table.get("agent", "claude"), f"{where}.agent"),
-            model=self._parsed(config.word, table["model"], f"{where}.model") if "model" in table else None,
+            model=self._parsed(word, table["model"], f"{where}.model") if "model" in table else None,
             skills=str(folder),
             allowed_tools=self._tools(table.get("allowed_tools", []), f"{where}.allowed_tools"),
-            timeout_s=self._parsed(config.duration, table.get("timeout", "30m"), f"{where}.timeout"),
+            timeout_s=self._parsed(duration, table.get("timeout", "30m"), f"{where}.timeout"),
             permissions=self._one_of(Permissions, table.get("permissions", "edits"), f"{where}.permissions"),
-            max_age_s=self._parsed(config.duration, table["max_age"], f"{where}.max_age")
-            if "max_age" in table
-            else None,
+            max_age_s=self._parsed(duration, table["max_age"], f"{where}.max_age") if "max_age" in table else None,
         )
 
     def _repo(self, name: str, table: Mapping[str, Any]) -> HookRepo:
@@ -138,12 +127,12 @@ class _File:
             raise self._wrong(where, f"names the agent {agent!r}, but there is no hooks.agents.{agent}")
         given: dict[str, Any] = {name: self._texts(table.get(name, []), f"{where} {name}") for name in lists}
         for event in given["events"]:
-            if not any(config.matches(kind, event) for kind in KINDS):
+            if not any(matches(kind, event) for kind in KINDS):
                 raise self._wrong(where, f"names {event!r}, which is not an event; known: {', '.join(KINDS)}")
         if not given["events"]:
             raise self._wrong(where, "names no events")
         for name in flags:
-            given[name] = self._parsed(config.boolean, table.get(name, False), f"{where} {name}")
+            given[name] = self._parsed(boolean, table.get(name, False), f"{where} {name}")
         for name in ("mention", "command"):
             given[name] = self._text(table[name], f"{where} {name}") if name in table else None
         if given["command"] and (not given["command"].startswith("/") or len(given["command"].split()) != 1):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from clew.config import hooks as hooks_config
-from clew.core.hooks.hook import KINDS, HookAgent, HookEvent, Meaning, Rule
+from clew.core.hooks.hook import KINDS, Forge, HookAgent, HookEvent, Meaning, Rule
 from clew.core.hooks.settings import HookRepo
 from clew.core.record import fields_of
 from clew.hosts.hooks.skills import Skills
@@ -86,8 +86,9 @@ def test_the_tables_name_what_there_is() -> None:
     assert {*cells(repo)} >= {*fields_of(HookRepo)} - {"name"}
     fields = text[text.index("An event's fields:") : text.index("## Exit codes")]
     assert {*re.findall(r"`(\w+)`", fields)} >= {*fields_of(HookEvent)} - {"delivery"}
-    for name in hooks_config.secret_names():
-        assert name in text, name
+    for forge in Forge:
+        assert hooks_config.SECRET.format(forge.value.upper()) in text, forge
+        assert hooks_config.TOKEN.format(forge.value.upper()) in text, forge
 
 
 def test_every_variable_of_a_template_is_documented(set_up: Any) -> None:

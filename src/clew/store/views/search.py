@@ -1,38 +1,58 @@
-"""Finding threads: a page of all by age, size or cost, and turns by their words.
+"""Lists of threads by age, size or cost, and the search for turns by their words.
 
-The index of words is the database's own (FTS5, text search), kept by triggers: see the migration 0007.
+The index of words is the database's own (FTS5, or PostgreSQL's text search). Triggers maintain it: see migration 0007.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TypedDict, Unpack
 
 from clew.core.history import Role
 from clew.core.record import Record
+from clew.core.search import SearchQuery, Snippet, parse_query, snippet
 from clew.core.thread import Thread
 from clew.store.database.database import Database, Row
 from clew.store.records import ThreadSummary, each
 from clew.store.tables.threads import ThreadTable
+from clew.store.views.thread_views import PageFilters as PageFilters
 from clew.store.views.thread_views import ThreadViews, pattern_of
 
-if TYPE_CHECKING:
-    from clew.core.search import SearchQuery, Snippet
-
 SORTS = {"updated": "listed_by_updated", "size": "listed_by_size", "cost": "listed_by_cost"}
-FEW_TURNS = 500  # that are looked at one by one
-MOST_LOOKED_AT = 1_000_000  # characters of a turn in which the hit is looked for
+FEW_TURNS = 500  # up to this number, turns are searched one by one
+SEARCHED_CHARS = 1_000_000  # the part of a turn that is searched for the snippet
+
+
+class ThreadFilters(PageFilters, total=False):
+    """Which threads are listed, and in which order."""
+
+    project: str | None  # threads of this directory and of those below it
+    agent: str | None
+    used_before: float | None
+    used_after: float | None
+    sort: str  # "updated" (the default), "size" or "cost"; the largest value comes first
+
+
+class TurnFilters(TypedDict, total=False):
+    """Which turns are searched, and which page of the hits is returned."""
+
+    project: str | None  # threads of this directory and of those below it
+    kind: str | None
+    agent: str | None
+    archived: bool  # also archived turns; default: False
+    limit: int  # default: 20
+    offset: int
 
 
 class ListedThread(Record):
     """A thread in a list, with its size."""
 
     summary: ThreadSummary
-    chars: int  # of the turns that stand
+    chars: int  # of the turns that are not archived
 
 
 class SearchHit(Record):
-    """A turn that was found."""
+    """A turn that contains the words."""
 
     thread: Thread
     turn_id: str
@@ -48,85 +68,61 @@ class ThreadSearch:
     def __init__(self, database: Database, threads: ThreadTable, views: ThreadViews) -> None:
         self._database, self._threads, self._views = database, threads, views
 
-    def threads(
-        self,
-        *,
-        q: str | None = None,
-        cwd: str | None = None,
-        project: str | None = None,
-        kind: str | None = None,
-        agent: str | None = None,
-        used_before: float | None = None,
-        used_after: float | None = None,
-        sort: str = "updated",
-        limit: int = 50,
-        offset: int = 0,
-    ) -> list[ListedThread]:
-        """The last used, the largest or the dearest come first.
-
-        `cwd` is a work directory, `project` one with all that is below it.
-        """
+    def threads(self, **filters: Unpack[ThreadFilters]) -> list[ListedThread]:
         with self._database.reading():
             rows = self._database.all(
-                SORTS[sort],
-                q=None if q is None else pattern_of(q),
-                cwd=cwd,
-                below=_below(project),
-                kind=kind,
-                agent=agent,
-                before=used_before,
-                after=used_after,
-                limit=limit,
-                offset=offset,
+                SORTS[filters.get("sort", "updated")],
+                q=pattern_of(filters.get("q")),
+                cwd=filters.get("cwd"),
+                below=_below(filters.get("project")),
+                kind=filters.get("kind"),
+                agent=filters.get("agent"),
+                before=filters.get("used_before"),
+                after=filters.get("used_after"),
+                limit=filters.get("limit", 50),
+                offset=filters.get("offset", 0),
             )
             return [
                 ListedThread(summary, row["size_chars"])
                 for summary, row in zip(self._views.summaries(rows), rows, strict=True)
             ]
 
-    def turns(
-        self,
-        text: str,
-        *,
-        project: str | None = None,
-        kind: str | None = None,
-        agent: str | None = None,
-        archived: bool = False,
-        limit: int = 20,
-        offset: int = 0,
-    ) -> list[SearchHit]:
-        """Turns with all of these words, those stored last first; a text without any word finds nothing."""
-        from clew.core.search import parse_query
-
+    def turns(self, text: str, **filters: Unpack[TurnFilters]) -> list[SearchHit]:
+        """Turns that contain all of these words, the last stored first. A text without any word finds nothing."""
         words = parse_query(text)
         if not words:
             return []
-        looked_for = {
+        search = {
             "words": self._database.dialect.search_words(words),
-            "archived": int(archived),
-            "most": MOST_LOOKED_AT,
+            "archived": int(filters.get("archived", False)),
+            "chars": SEARCHED_CHARS,
+            "limit": filters.get("limit", 20),
+            "offset": filters.get("offset", 0),
         }
-        page = {"limit": limit, "offset": offset}
-        of = {"kind": kind, "below": _below(project), "agent": agent}
+        of_threads = {
+            "kind": filters.get("kind"),
+            "below": _below(filters.get("project")),
+            "agent": filters.get("agent"),
+        }
         with self._database.reading():
-            space = self._space(of)
-            if space is None:
-                rows = self._database.all("search", **looked_for, **of, **page)
+            numbers = self._few_turns(of_threads)
+            if numbers is None:
+                rows = self._database.all("search", **search, **of_threads)
             else:
-                rows = self._database.all("search_within", numbers=json.dumps(space), **looked_for, **page)
+                rows = self._database.all("search_within", numbers=json.dumps(numbers), **search)
             return each(lambda row: self._hit(row, words), rows)
 
-    def _space(self, of: Row) -> list[int] | None:
-        """The turns of the threads that are asked about, where they are few: a common word that stands in none of them
-        would have to be looked for in all others. None: they are many, or all."""
-        if all(value is None for value in of.values()):
+    def _few_turns(self, of_threads: Row) -> list[int] | None:
+        """The numbers of the turns of these threads, if there are few. None: there are many, or all threads are meant.
+
+        Without this, a common word that is in none of these threads would be searched in all other threads.
+        """
+        if all(value is None for value in of_threads.values()):
             return None
-        found = self._database.all("search_space", **of, limit=FEW_TURNS + 1)
+        found = self._database.all("search_space", **of_threads, limit=FEW_TURNS + 1)
         return [row["n"] for row in found] if len(found) <= FEW_TURNS else None
 
     def _hit(self, row: Row, words: SearchQuery) -> SearchHit:
-        from clew.core.search import snippet
-
         return SearchHit(
             self._threads.require_by_id(row["thread_id"]),
             row["id"],

@@ -1,6 +1,8 @@
-"""What surfaces show: threads as cards, a thread as one moment's view, what changed since."""
+"""What surfaces show: pages of threads, one thread in one consistent state, changes after a version."""
 
 from __future__ import annotations
+
+from typing import Any, TypedDict, Unpack
 
 from clew.core.lookup import ALL_ROWS
 from clew.core.runs.run import LIVE, Run, RunStatus
@@ -25,7 +27,17 @@ from clew.store.tables.runs import RunTable
 from clew.store.tables.threads import ThreadTable
 from clew.store.tables.turns import no_such_turn
 
-ENDED_LOOKED_AT = 50  # that may have been taken back one after the other
+ENDED_LOOKED_AT = 50  # ended runs that are read, because the newest may be runs that were cancelled before they started
+
+
+class PageFilters(TypedDict, total=False):
+    """Which threads are listed, and which page of them."""
+
+    q: str | None  # a text in the name, the directory or a turn
+    cwd: str | None  # the work directory
+    kind: str | None  # "chat", or the kind of another host's threads; None: all
+    limit: int  # default: 50
+    offset: int
 
 
 class ThreadViews:
@@ -41,42 +53,29 @@ class ThreadViews:
         self._database, self._versions = database, versions
         self._threads, self._runs, self._events, self._questions = threads, runs, events, questions
 
-    def page(
-        self,
-        *,
-        q: str | None = None,
-        cwd: str | None = None,
-        kind: str | None = None,
-        limit: int = 50,
-        offset: int = 0,
-    ) -> ThreadPage:
-        """Those last used come first; `q` looks in names, directories and what was said."""
-        like = None if q is None else pattern_of(q)
+    def page(self, **filters: Unpack[PageFilters]) -> ThreadPage:
+        """The last used threads first."""
+        where = {"q": pattern_of(filters.get("q")), "cwd": filters.get("cwd"), "kind": filters.get("kind")}
+        limit, offset = filters.get("limit", 50), filters.get("offset", 0)
         with self._database.reading():
-            rows = self._database.all(
-                "thread_summaries", id=None, after=-1, q=like, cwd=cwd, kind=kind, limit=limit, offset=offset
-            )
-            total = self._database.number("count_threads", q=like, cwd=cwd, kind=kind)
-            return ThreadPage(self.summaries(rows), total, self._versions.current())
+            found = self._find(**where, limit=limit, offset=offset)
+            return ThreadPage(found, self._database.number("count_threads", **where), self._versions.current())
 
     def summary(self, name_or_id: str) -> ThreadSummary:
         with self._database.reading():
-            thread = self._threads.require(name_or_id)
-            rows = self._database.all(
-                "thread_summaries", id=thread.id, after=-1, q=None, cwd=None, kind=None, limit=1, offset=0
-            )
-            return self.summaries(rows)[0]
+            return self._find(id=self._threads.require(name_or_id).id)[0]
 
     def changes(self, after: int) -> Changes:
         with self._database.reading():
-            rows = self._database.all(
-                "thread_summaries", id=None, after=after, q=None, cwd=None, kind=None, limit=ALL_ROWS, offset=0
-            )
             deleted = [str(row["id"]) for row in self._database.all("deleted_after", after=after)]
-            return Changes(self._versions.current(), self.summaries(rows), deleted)
+            return Changes(self._versions.current(), self._find(after=after), deleted)
+
+    def _find(self, **where: Any) -> list[ThreadSummary]:
+        everything = {"id": None, "after": -1, "q": None, "cwd": None, "kind": None, "limit": ALL_ROWS, "offset": 0}
+        return self.summaries(self._database.all("thread_summaries", **(everything | where)))
 
     def thread(self, name_or_id: str, *, before: int | None = None, limit: int = 100) -> ThreadView:
-        """The turns before that position (None: the last ones), and all that is going on."""
+        """The turns before that position (None: the last turns), and the active runs and open questions."""
         with self._database.reading():
             summary = self.summary(name_or_id)
             thread_id = summary.thread.id
@@ -124,7 +123,7 @@ class ThreadViews:
         )
 
     def _live_runs(self, thread_id: str | None = None) -> dict[str, Run]:
-        """By thread: the one that is going on, else the one whose turn it is next. A held one has no turn."""
+        """By thread: the active run, else the next queued one. Held runs are not started, so they do not count."""
         found: dict[str, Run] = {}
         for run in sorted(self._runs.newest(thread_id=thread_id, statuses=LIVE, limit=ALL_ROWS), key=_order):
             if not run.asked.held:
@@ -132,9 +131,9 @@ class ThreadViews:
         return found
 
     def _shown_runs(self, thread_id: str) -> list[Run]:
-        """Those that are going on or wait; and the newest that ended, when no answer turn shows how.
+        """The active and queued runs; and the newest ended run, if it gave no answer turn that would show its result.
 
-        One that was taken back before it began is not worth a word.
+        A run that was cancelled before it started is not shown.
         """
         live = sorted(self._runs.newest(thread_id=thread_id, statuses=LIVE, limit=ALL_ROWS), key=_order)
         ended = [
@@ -143,12 +142,12 @@ class ThreadViews:
         return [*(run for run in ended[:1] if run.answer_turn_id is None), *live]
 
     def _unanswered(self, turn_id: str) -> Run | None:
-        """The last run that asked this turn, when it ended without an answer."""
+        """The last run of this prompt, if it ended without an answer."""
         run = first(run_from, self._database.one("last_run_of_prompt", prompt_turn_id=turn_id))
         return run if run is not None and run.status not in LIVE and run.answer_turn_id is None else None
 
     def _turn_views(self, rows: list[Row]) -> list[TurnView]:
-        """Oldest first."""
+        """The oldest first."""
 
         def view(row: Row) -> TurnView:
             if row["role"] == "user":
@@ -167,11 +166,13 @@ def _is_shown(run: Run) -> bool:
 
 
 def _order(run: Run) -> tuple[bool, bool, bool, float, str]:
-    """As they have their turns; those that are held come last."""
+    """The order in which the runs start; held runs come last."""
     return run.status is RunStatus.QUEUED, run.asked.held, not run.asked.sent_now, run.created_at, run.id
 
 
-def pattern_of(text: str) -> str:
-    """The pattern that finds the text anywhere in a lower-case one."""
+def pattern_of(text: str | None) -> str | None:
+    """The LIKE pattern that finds the text anywhere in a lower-case one. None matches everything."""
+    if text is None:
+        return None
     escaped = text.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
     return f"%{escaped}%"

@@ -8,7 +8,7 @@ WITH found AS MATERIALIZED (
 ),
 few AS MATERIALIZED (SELECT COUNT(*) <= 2000 AS are_few FROM found)
 (SELECT turns.id, turns.thread_id, turns.role, turns.agent, turns.model, turns.created_at, turns.archived_at,
-    substr(turns.text, 1, :most) AS text, found.n
+    substr(turns.text, 1, :chars) AS text, found.n
 FROM found
     JOIN turns ON turns.id = found.turn_id
     JOIN threads ON threads.id = turns.thread_id
@@ -20,7 +20,7 @@ WHERE (SELECT are_few FROM few)
 ORDER BY found.n DESC LIMIT :limit OFFSET :offset)
 UNION ALL
 (SELECT turns.id, turns.thread_id, turns.role, turns.agent, turns.model, turns.created_at, turns.archived_at,
-    substr(turns.text, 1, :most) AS text, turn_words.n
+    substr(turns.text, 1, :chars) AS text, turn_words.n
 FROM turn_words
     JOIN turns ON turns.id = turn_words.turn_id
     JOIN threads ON threads.id = turns.thread_id
@@ -46,7 +46,7 @@ LIMIT :limit;
 -- name: search_within
 -- As `search`, among these turns alone.
 SELECT turns.id, turns.thread_id, turns.role, turns.agent, turns.model, turns.created_at, turns.archived_at,
-    substr(turns.text, 1, :most) AS text
+    substr(turns.text, 1, :chars) AS text
 FROM turn_words JOIN turns ON turns.id = turn_words.turn_id
 WHERE turn_words.n IN (SELECT CAST(value AS BIGINT) FROM json_array_elements_text(CAST(:numbers AS JSON)) AS each (value))
     AND turn_words.words @@ to_tsquery('simple', :words)

@@ -1,7 +1,7 @@
 -- name: search
 -- Those stored last come first, in the index's own order: a word that is everywhere costs no more than a page.
 SELECT turns.id, turns.thread_id, turns.role, turns.agent, turns.model, turns.created_at, turns.archived_at,
-    substr(turns.text, 1, :most) AS text
+    substr(turns.text, 1, :chars) AS text
 FROM turn_words
     JOIN turn_numbers ON turn_numbers.n = turn_words.rowid
     JOIN turns ON turns.id = turn_numbers.turn_id
@@ -26,7 +26,7 @@ LIMIT :limit;
 -- name: search_within
 -- As `search`, among these turns alone. CROSS: the index of words is asked about each of them, and not for all that it has.
 SELECT turns.id, turns.thread_id, turns.role, turns.agent, turns.model, turns.created_at, turns.archived_at,
-    substr(turns.text, 1, :most) AS text
+    substr(turns.text, 1, :chars) AS text
 FROM json_each(:numbers) AS asked
     CROSS JOIN turn_words ON turn_words.rowid = asked.value
     CROSS JOIN turn_numbers ON turn_numbers.n = asked.value
