@@ -29,7 +29,7 @@ TABLE = {
         "Submit, list, show, watch, retry and cancel jobs: work that survives a crash.",
     ),
     "hooks": ("clew.cli.hooks.hooks:hooks", "Agents that issues and pull requests start: check, fire, list, reset."),
-    "work": ("clew.cli.jobs.work:work", "Carry out jobs until Ctrl-C."),
+    "work": ("clew.cli.jobs.work:work", "Run jobs until Ctrl-C."),
     "mcp": ("clew.cli.daemon.mcp:mcp", "Offer reviews and conversations to an agent, as an MCP server."),
     "serve": ("clew.cli.daemon.serve:serve", "Serve the page and the HTTP API on this machine."),
     "stats": ("clew.cli.stats:stats", "Show how often sessions were resumed, what the runs cost, and what was saved."),

@@ -9,6 +9,7 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.command_groups import SuggestingGroup
+from clew.cli.error_report import print_error
 from clew.cli.options import AS_JSON
 from clew.cli.ui.printing import ago, harmless, note, one_line, plural, print_json, say, short_ids, stamp
 from clew.cli.ui.tables import columns
@@ -44,25 +45,20 @@ def list_(agent: str | None, project: str | None, everything: bool, as_json: boo
             if len(found) == SHOWN and not everything:
                 return found, True
             found.append(session)
-        if not found:
-            _check(project)
+        if not found and project is not None and not Path(project).is_dir():
+            raise UsageError(f"{project} is not a directory.", hint="No session was ever started there.")
         return found, False
 
-    found, more = with_client(work, reads=True)
+    found, has_more = with_client(work, reads=True)
     if as_json:
         print_json([_object(session) for session in found])
     elif found:
         short = short_ids(session.id for session in found)
         say(columns(HEADINGS, [_row(session, short[session.id]) for session in found], spare=SPARE))
-        if more:
+        if has_more:
             note(f"the newest {SHOWN}; --all shows the rest")
     else:
         note("No such sessions.")
-
-
-def _check(project: str | None) -> None:
-    if project is not None and not Path(project).is_dir():
-        raise UsageError(f"{project} is not a directory.", hint="No session was ever started there.")
 
 
 @sessions.command()
@@ -101,18 +97,18 @@ def adopt(
         from clew.core.thread import Permissions, Trust
 
         known = _sessions(client)
-        wanted: list[AgentSession] = []
+        chosen: list[AgentSession] = []
         if everything:
-            wanted = [each async for each in known.newest(agent=agent, project=project)]
+            chosen = [each async for each in known.newest(agent=agent, project=project)]
         for session_id in dict.fromkeys(ids):
             try:
-                wanted.append(await known.find(session_id, agent=agent))
+                chosen.append(await known.find(session_id, agent=agent))
             except NotFound as error:
                 failed.append(error)
         permissions = Permissions(client.settings.of("permissions"))
         trust = Trust(client.settings.of("trust"))
         done: list[AdoptionResult] = []
-        for each in wanted:
+        for each in chosen:
             try:
                 done.append(await known.adopt(each, permissions=permissions, trust=trust, dry_run=dry_run))
             except Busy as error:
@@ -122,22 +118,19 @@ def adopt(
     done = with_client(work)
     if failed and not done:
         *others, last = failed
+        for error in others:
+            print_error(error)
+        raise last
+    if as_json:
+        print_json([_object(each.session) | _outcome(each) for each in done])
     else:
-        others, last = failed, None
-        if as_json:
-            print_json([_object(each.session) | _outcome(each) for each in done])
-        else:
-            _tell(done, dry_run=dry_run)
-    for error in others:
-        from clew.cli import error_report
-
-        error_report.print_error(error)
-    if last is not None:
-        raise last  # nothing was adopted
+        _print(done, dry_run=dry_run)
+    for error in failed:
+        print_error(error)
     return failed[0].exit_code if failed else 0
 
 
-def _tell(done: list[AdoptionResult], *, dry_run: bool) -> None:
+def _print(done: list[AdoptionResult], *, dry_run: bool) -> None:
     would = "would be " if dry_run else ""
     for each in done:
         if each.thread is not None:

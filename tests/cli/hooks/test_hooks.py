@@ -106,7 +106,7 @@ def test_check_warns_of_tools_that_an_agent_does_not_ask_for(cli: Any, project: 
     project.write(SETTINGS.replace("[hooks.agents.boss]\n", boss))
     done = cli.run("hooks", "check", "--json")
     assert done.code == 0, done.out
-    assert [line for line in done.json["warnings"] if "codex does not ask, so allowed_tools do nothing" in line]
+    assert [line for line in done.json["warnings"] if "codex does not ask, so allowed_tools has no effect" in line]
 
 
 def test_check_without_settings_says_that_there_are_none(cli: Any) -> None:

@@ -60,7 +60,7 @@ def test_a_missing_agent_that_was_chosen_is_3(cli: Any, tmp_path: Path) -> None:
 
     assert done.returncode == 3
     [problem] = json.loads(done.stdout)["problems"]
-    assert "openai-codex-cli-bin" in problem["mend"]
+    assert "openai-codex-cli-bin" in problem["fix"]
 
 
 def test_a_wrong_path_is_a_problem_for_any_agent(cli: Any) -> None:
@@ -91,7 +91,7 @@ def test_a_store_that_others_may_read_is_a_problem(cli: Any) -> None:
     done = cli.run("doctor", "--json")
 
     assert done.code == 1
-    assert done.json["problems"][0]["mend"] == f"chmod 700 {cli.stage.clew_home}"
+    assert done.json["problems"][0]["fix"] == f"chmod 700 {cli.stage.clew_home}"
 
 
 def test_a_broken_store_and_a_broken_config_are_told_together(cli: Any) -> None:
@@ -153,7 +153,7 @@ def test_slots_in_use_and_runs_going_on_are_counted(cli: Any) -> None:
     cli.api.wait_for_hanging(1)
 
     runs = cli.run("doctor", "--json").json["runs"]
-    assert (runs["going_on"], runs["free_slots"]) == (1, 3)
+    assert (runs["active"], runs["free_slots"]) == (1, 3)
     cli.api.release()
     process.communicate(timeout=TIMEOUT_S)
 
@@ -204,7 +204,7 @@ def test_a_stopped_writer_is_named_and_not_waited_for(cli: Any) -> None:
     assert done.code == 1
     assert problem["problem"].startswith(f"Nobody can write to the database: it is held by process {writer.pid} (")
     assert problem["problem"].endswith("), which is stopped.")
-    assert problem["mend"].startswith(f"Continue it (kill -CONT {writer.pid}), or end it (kill -KILL {writer.pid})")
+    assert problem["fix"].startswith(f"Continue it (kill -CONT {writer.pid}), or end it (kill -KILL {writer.pid})")
     assert done.json["notes"] == []
     assert [agent["name"] for agent in done.json["agents"]] == ["claude", "codex"]
 
@@ -219,7 +219,7 @@ def test_a_database_without_its_main_file_is_not_made_anew(cli: Any) -> None:
     done = cli.run("doctor", "--json")
     [problem] = done.json["problems"]
     assert problem["problem"] == f"{path} is gone, and its log, {log}, is there."
-    assert "end every daemon and worker" in problem["mend"]
+    assert "end every daemon and worker" in problem["fix"]
     assert (path.exists(), log.read_bytes()) == (False, b"what was committed last")
 
 

@@ -11,7 +11,7 @@ import contextlib
 import os
 import signal
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -53,9 +53,6 @@ class TourTurn:
     def units(self) -> float:
         """The price of the prompt, in uncached input tokens. The answers cost the same both ways."""
         return self.account.cost_units
-
-
-Watcher = Callable[[TourTurn], Awaitable[None]]
 
 
 @click.command()
@@ -119,22 +116,18 @@ async def _both_ways(
 ) -> tuple[list[TourTurn], list[TourTurn]]:
     """Both conversations at the same time. Only the first is shown; the second is held for its cost."""
 
-    async def shown(step: TourTurn) -> None:
-        display.show(step)
-
-    async def hidden(_step: TourTurn) -> None:
-        pass
-
     try:
         async with asyncio.TaskGroup() as both:  # not gather: it would not wait until the second has stopped its agent
-            resumed = both.create_task(_converse(folder / "resume", agent, turns, shown, resume=True))
-            pasted = both.create_task(_converse(folder / "transcript", agent, turns, hidden, resume=False))
+            resumed = both.create_task(_converse(folder / "resume", agent, turns, display.show, resume=True))
+            pasted = both.create_task(_converse(folder / "transcript", agent, turns, lambda _: None, resume=False))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None  # the first one is enough
     return resumed.result(), pasted.result()
 
 
-async def _converse(folder: Path, agent: DemoAgent, turns: int, watch: Watcher, *, resume: bool) -> list[TourTurn]:
+async def _converse(
+    folder: Path, agent: DemoAgent, turns: int, show: Callable[[TourTurn], None], *, resume: bool
+) -> list[TourTurn]:
     from clew.api import client
     from clew.testing.model.api import ModelApi
     from clew.testing.model.scripts import Text
@@ -155,7 +148,7 @@ async def _converse(folder: Path, agent: DemoAgent, turns: int, watch: Watcher, 
                 thread = await opened.thread("tour", cwd=work)
                 reply = await (await thread.ask(exchange.prompt, resume=resume, timeout_s=60))
                 steps.append(TourTurn(number, exchange, reply, _charged(api, before), edited))
-                await watch(steps[-1])
+                show(steps[-1])
     return steps
 
 

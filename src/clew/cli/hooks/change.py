@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.client_runner import with_client
+from clew.cli.client_runner import client_command, with_client
 from clew.cli.options import AS_JSON
-from clew.cli.ui.printing import harmless, note, one_line, plural, print_json, say
+from clew.cli.ui.printing import harmless, joined, note, one_line, plural, print_json, say
 from clew.cli.ui.tables import columns
 from clew.errors import ClewError, UsageError
 
@@ -75,7 +75,8 @@ def _key(words: tuple[str, ...]) -> str:
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Only list them.")
 @AS_JSON
-def sweep(dry_run: bool, as_json: bool) -> None:
+@client_command()
+async def sweep(client: Client, dry_run: bool, as_json: bool) -> None:
     """Drop the sessions whose clean-up event was missed.
 
     Drops sessions that were not used for longer than hooks.sweep_age, and sessions of issues and pull requests that are
@@ -86,33 +87,29 @@ def sweep(dry_run: bool, as_json: bool) -> None:
     \b
       clew hooks sweep --dry-run
     """
-
-    async def work(client: Client) -> None:
-        found = await client.hooks.sweep.run(dry_run=dry_run)
-        if as_json:
-            print_json([each.as_dict() for each in found])
-        elif not found:
-            note("Nothing to sweep.")
-        else:
-            rows = [[each.key, each.why, one_line(each.tree or "-", 100)] for each in found]
-            say(columns(["KEY", "WHY", "WORK TREE"], rows))
-            note("; ".join(_swept(found, dry_run=dry_run)))
-
-    with_client(work)
+    found = await client.hooks.sweep.run(dry_run=dry_run)
+    if as_json:
+        print_json([each.as_dict() for each in found])
+    elif not found:
+        note("Nothing to sweep.")
+    else:
+        rows = [[each.key, each.why, one_line(each.tree or "-", 100)] for each in found]
+        say(columns(["KEY", "WHY", "WORK TREE"], rows))
+        note(_swept(found, dry_run=dry_run))
 
 
-def _swept(found: Sequence[Swept], *, dry_run: bool) -> list[str]:
+def _swept(found: Sequence[Swept], *, dry_run: bool) -> str:
     sessions = sum(each.session for each in found)
     trees = len(found) - sessions
-    words = [f"{plural(sessions, 'session')} {'to drop' if dry_run else 'dropped'}"] if sessions else []
+    dropped = f"{plural(sessions, 'session')} {'to drop' if dry_run else 'dropped'}"
     orphans = f"{plural(trees, 'work tree')} without a session {'to sweep' if dry_run else 'swept'}"
-    return [*words, orphans] if trees else words
+    return joined(dropped if sessions else "", orphans if trees else "", by="; ")
 
 
 @click.command("import-sessions")
 @click.argument("file", metavar="FILE", type=click.Path())
 @click.option("--replace", is_flag=True, help="Also replace sessions that keys have already.")
-@click.option("--dry-run", is_flag=True, help="Only show what would become of each.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be done with each session.")
 @AS_JSON
 def import_sessions(file: str, replace: bool, dry_run: bool, as_json: bool) -> int:
     """Adopt the sessions of an old sessions.json: an object of keys and session ids.
@@ -141,7 +138,7 @@ def import_sessions(file: str, replace: bool, dry_run: bool, as_json: bool) -> i
     if as_json:
         print_json(results)
     else:
-        _say(results, dry_run=dry_run)
+        _print(results, dry_run=dry_run)
     return 0 if all(each["state"] in ("adopted", "kept", "no_file") for each in results) else UsageError.exit_code
 
 
@@ -187,7 +184,7 @@ def _result(key: str, session_id: str | None, state: str, why: str | None = None
     return {"key": key, "session_id": session_id, "state": state, "why": why}
 
 
-def _say(results: list[dict[str, Any]], *, dry_run: bool) -> None:
+def _print(results: list[dict[str, Any]], *, dry_run: bool) -> None:
     for each in results:
         why = f": {each['why']}" if each["why"] else ""
         say(harmless(f"{one_line(each['key'], 80)}  {STATE_TEXTS[each['state']]}{why}"))

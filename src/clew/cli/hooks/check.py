@@ -10,13 +10,13 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.ui.printing import one_line, plural, print_json, say
+from clew.cli.ui.printing import agent_words, one_line, plural, print_json, say
+from clew.core.hooks.hook import CLEAN_UP, KINDS, Forge, HookAgent
 from clew.errors import ClewError, ConfigError, UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.api.views import AgentHealth
-    from clew.core.hooks.hook import Forge, HookAgent
     from clew.core.hooks.settings import HookRepo, HookSettings
 
 LINE_CHARS = 400
@@ -24,7 +24,7 @@ NOT_SET_UP = "Hooks are not set up: {} has no [hooks] with agents, repositories 
 
 
 class CheckFindings:
-    """What is fine, what may surprise, and what would fail."""
+    """What is fine, what may be a mistake, and what would fail."""
 
     def __init__(self) -> None:
         self.good: list[dict[str, str]] = []
@@ -65,56 +65,45 @@ def check(as_json: bool) -> int:
             findings.fine("file", str(path))
         if not settings.rules:
             findings.warnings.append(NOT_SET_UP.format(path or "your clew.toml"))
-        await _look(client, settings, findings)
+        await _check(client, settings, findings)
 
     with_client(work, reads=True)
     if as_json:
-        print_json(
-            {
-                "ok": not findings.problems,
-                "good": findings.good,
-                "warnings": findings.warnings,
-                "problems": findings.problems,
-            }
-        )
+        print_json({"ok": not findings.problems, **vars(findings)})
     else:
         _show(findings)
     return UsageError.exit_code if findings.problems else 0
 
 
-async def _look(client: Client, settings: HookSettings, findings: CheckFindings) -> None:
+async def _check(client: Client, settings: HookSettings, findings: CheckFindings) -> None:
     healths = {health.name: health for health in await client.views.agents()}
     for agent in settings.agents:
-        _look_at_agent(agent, healths.get(agent.agent), settings, findings)
+        _check_agent(agent, healths.get(agent.agent), settings, findings)
     findings.problems += client.hooks.skills.check()
     for repo in settings.repos:
-        await _look_at_repo(client, repo, findings)
+        await _check_repo(client, repo, findings)
     for number, rule in enumerate(settings.rules, 1):
         words = f"{rule.agent}: {', '.join(rule.events)}"
         findings.fine(f"rule {number}", f"{words}{'; for anyone' if rule.anyone else ''}")
-    _look_at_forges(settings, findings)
-    _look_at_writers(settings, findings)
+    _check_forges(settings, findings)
+    _check_writers(settings, findings)
 
 
-def _look_at_agent(
-    agent: HookAgent, health: AgentHealth | None, settings: HookSettings, findings: CheckFindings
-) -> None:
+def _check_agent(agent: HookAgent, health: AgentHealth | None, settings: HookSettings, findings: CheckFindings) -> None:
     from clew.hosts.hooks.skills import kinds_of
 
     where = f"hooks.agents.{agent.name}"
     kinds = dict.fromkeys(kind for rule in settings.rules if rule.agent == agent.name for kind in kinds_of(rule))
-    words = " ".join(part for part in (agent.agent, agent.model) if part)
     if health is None:
         findings.problems.append(f"{where}: there is no agent {agent.agent!r}.")
     elif health.problem is not None:
         findings.problems.append(f"{where}: {health.problem} {health.hint or ''}".rstrip())
     else:
-        findings.fine(
-            f"agent {agent.name}", f"{words}, {agent.permissions}, {plural(len(kinds), 'event')}; {health.path}"
-        )
+        words = f"{agent_words(agent.agent, agent.model)}, {agent.permissions}, {plural(len(kinds), 'event')}"
+        findings.fine(f"agent {agent.name}", f"{words}; {health.path}")
         if agent.allowed_tools and not health.asks:
             findings.warnings.append(
-                f"{where}: {agent.agent} does not ask, so allowed_tools do nothing; its permissions alone count."
+                f"{where}: {agent.agent} does not ask, so allowed_tools has no effect; only its permissions count."
             )
         if agent.permissions == "ask" and not agent.allowed_tools:
             findings.warnings.append(f"{where}: nobody can answer, so everything that it would ask for is declined.")
@@ -127,8 +116,6 @@ def _look_at_agent(
 
 def _misnamed(agent: HookAgent) -> list[str]:
     """Warnings about files that look like templates and are never read."""
-    from clew.core.hooks.hook import CLEAN_UP, KINDS
-
     names = {f"{kind}.{form}.md" for kind in (*KINDS, "default") if kind not in CLEAN_UP for form in ("full", "delta")}
     folder = Path(agent.skills)
     found = sorted(path.name for path in folder.glob("*.md")) if folder.is_dir() else []
@@ -139,7 +126,7 @@ def _misnamed(agent: HookAgent) -> list[str]:
     ]
 
 
-async def _look_at_repo(client: Client, repo: HookRepo, findings: CheckFindings) -> None:
+async def _check_repo(client: Client, repo: HookRepo, findings: CheckFindings) -> None:
     from clew.git.worktrees.source import SourceRepository
 
     where = f'hooks.repos."{repo.name}"'
@@ -169,10 +156,9 @@ async def _look_at_repo(client: Client, repo: HookRepo, findings: CheckFindings)
             )
 
 
-def _look_at_forges(settings: HookSettings, findings: CheckFindings) -> None:
+def _check_forges(settings: HookSettings, findings: CheckFindings) -> None:
     """Checks this environment; the daemon and the workers use their own."""
     from clew.config import hooks as hooks_config
-    from clew.core.hooks.hook import Forge
     from clew.hosts.hooks.forge.api import ForgeApi
 
     tokens, secrets, used = set(), set(), _forges_used(settings)
@@ -201,19 +187,16 @@ def _look_at_forges(settings: HookSettings, findings: CheckFindings) -> None:
 
 def _forges_used(settings: HookSettings) -> set[Forge]:
     """The forges that a repository may be on."""
-    from clew.core.hooks.hook import Forge
-
     if not settings.repos or any(repo.forge is None for repo in settings.repos):
         return set(Forge)
     return {repo.forge for repo in settings.repos if repo.forge is not None}
 
 
-def _look_at_writers(settings: HookSettings, findings: CheckFindings) -> None:
+def _check_writers(settings: HookSettings, findings: CheckFindings) -> None:
     """Warns about rules and repositories that can never wake an agent."""
     from fnmatch import fnmatchcase
 
     from clew.config import hooks as hooks_config
-    from clew.core.hooks.hook import Forge
 
     for number, rule in enumerate(settings.rules, 1):
         if rule.repos and not any(fnmatchcase(repo.name, each) for repo in settings.repos for each in rule.repos):

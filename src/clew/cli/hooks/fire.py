@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,8 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.ui.printing import SHORT_ID, harmless, note, plural, print_json, say
+from clew.cli.ui.printing import SHORT_ID, agent_words, harmless, note, plural, print_json, say, stamp
+from clew.cli.ui.run_display import meaning
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -61,7 +64,12 @@ def fire(file: str, forge: str | None, name: str | None, dry_run: bool, wait: bo
         )
         event = event_in(raw, source, f"fired-{client.engine.context.new_id()}")
         if event is None:
-            return _nothing(source.event or "?", as_json=as_json)
+            why = f"Clew does not handle {source.event or '?'} events of this kind"
+            if as_json:
+                print_json(_result(None, None, "ignored", why))
+            else:
+                say(f"no agent is woken: {harmless(why)}")
+            return 0
         if dry_run:
             return await _dry_run(client, event, as_json=as_json)
         return await _fire(client, event, wait=wait, as_json=as_json)
@@ -73,7 +81,8 @@ def _read(file: str) -> bytes:
     from clew.hosts.validation import named_path
 
     try:
-        raw = sys.stdin.buffer.read(FILE_MAX_BYTES + 1) if file == "-" else _bytes_of(named_path(file))
+        with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else named_path(file).open("rb") as stream:
+            raw = stream.read(FILE_MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
     if len(raw) > FILE_MAX_BYTES:
@@ -81,20 +90,25 @@ def _read(file: str) -> bytes:
     return raw
 
 
-def _bytes_of(path: Path) -> bytes:
-    with path.open("rb") as handle:
-        return handle.read(FILE_MAX_BYTES + 1)
-
-
-def _nothing(event: str, *, as_json: bool) -> int:
-    why = f"Clew does not handle {event} events of this kind"
-    if as_json:
-        print_json(
-            {"event": None, "id": None, "state": "ignored", "why": why, "planned": [], "dropped": [], "jobs": []}
-        )
-    else:
-        say(f"no agent is woken: {harmless(why)}")
-    return 0
+def _result(
+    event: HookEvent | None,
+    hook_id: str | None,
+    state: str,
+    why: str | None,
+    *,
+    planned: Sequence[dict[str, Any]] = (),
+    dropped: Sequence[str] = (),
+    jobs: Sequence[dict[str, Any]] = (),
+) -> dict[str, Any]:
+    return {
+        "event": None if event is None else event.as_dict(),
+        "id": hook_id,
+        "state": state,
+        "why": why,
+        "planned": planned,
+        "dropped": dropped,
+        "jobs": jobs,
+    }
 
 
 async def _dry_run(client: Client, event: HookEvent, *, as_json: bool) -> int:
@@ -103,22 +117,15 @@ async def _dry_run(client: Client, event: HookEvent, *, as_json: bool) -> int:
     plan = await client.hooks.planner.plan(event)
     previews = [await preview_job(client.engine, planned) for planned in plan.jobs]
     if as_json:
-        print_json(
-            {
-                "event": event.as_dict() | {"delivery": None},
-                "id": None,
-                "state": "dry run",
-                "why": None if plan.jobs or plan.dropped else plan.ignored,
-                "planned": [_object(client, *each) for each in zip(plan.jobs, previews, strict=True)],
-                "dropped": list(plan.dropped),
-                "jobs": [],
-            }
-        )
+        why = None if plan.jobs or plan.dropped else plan.ignored
+        planned_jobs = [_object(client, *each) for each in zip(plan.jobs, previews, strict=True)]
+        result = _result(event, None, "dry run", why, planned=planned_jobs, dropped=plan.dropped)
+        print_json(result | {"event": event.as_dict() | {"delivery": None}})
         return 0
     say(f"event    {_event_words(event)}")
     _say_plan(plan)
     for planned, each in zip(plan.jobs, previews, strict=True):
-        for label, words in _facts(client, planned, each):
+        for label, words in _details(client, planned, each):
             say(f"{label:<9}{harmless(words)}")
         say(f"prompt   {plural(len(each.prompt), 'character')}:\n")
         say("\n".join(f"  {line}" for line in harmless(each.prompt).split("\n")))
@@ -138,29 +145,26 @@ def _event_words(event: HookEvent) -> str:
     return harmless(f"{event.kind} in {place}, by {event.actor} ({event.forge})")
 
 
-def _facts(client: Client, planned: PlannedJob, preview: JobPreview) -> list[tuple[str, str]]:
-    from clew.cli.ui.run_display import meaning
-
+def _details(client: Client, planned: PlannedJob, preview: JobPreview) -> list[tuple[str, str]]:
     agent, rule = planned.agent, planned.match.rule
     session = "resumed, with the delta"
     if not preview.resumes:
         session = f"fresh, with the full text: {meaning(preview.reason)}"
     if preview.turns_sent:
         session += f"; {plural(preview.turns_sent, 'turn')} of the thread are sent with it"
-    cli = " ".join(part for part in (agent.agent, agent.model) if part)
     by = f"number {_number(client, planned)}" + (f", by {rule.command}" if rule.command else "")
-    pairs = [
-        ("wakes", f"{agent.name}: {cli}, {agent.permissions}"),
+    details = [
+        ("wakes", f"{agent.name}: {agent_words(agent.agent, agent.model)}, {agent.permissions}"),
         ("rule", by),
         ("key", planned.key),
         ("in", planned.cwd),
         ("session", session),
     ]
     if preview.jobs_before:
-        pairs.append(("after", f"{plural(preview.jobs_before, 'job')} of this key: they may change the session"))
+        details.append(("after", f"{plural(preview.jobs_before, 'job')} of this key: they may change the session"))
     if rule.comment:
-        pairs.append(("then", "its final answer is posted as a comment"))
-    return pairs
+        details.append(("then", "its final answer is posted as a comment"))
+    return details
 
 
 def _number(client: Client, planned: PlannedJob) -> int:
@@ -193,7 +197,7 @@ async def _fire(client: Client, event: HookEvent, *, wait: bool, as_json: bool) 
     received = await hooks.receive(event)
     if not wait:
         if as_json:
-            print_json(_stored_object(event, received.id, None))
+            print_json(_result(event, received.id, "received", None))
         else:
             say(received.id)
             note(f"received: {_event_words(event)}; clew hooks events shows its state")
@@ -205,7 +209,10 @@ async def _fire(client: Client, event: HookEvent, *, wait: bool, as_json: bool) 
     assert stored is not None
     code = await _follow(client, stored, in_place=not alive, quiet=as_json)
     if as_json:
-        print_json(_stored_object(event, received.id, stored, [await _job(client, each) for each in stored.jobs]))
+        from clew.api.jobs import view_job
+
+        jobs = [(await view_job(client, job_id)).to_json(stamp) for job_id in stored.jobs]
+        print_json(_result(event, received.id, stored.state, stored.why, jobs=jobs))
     return code
 
 
@@ -241,24 +248,3 @@ async def _ended(client: Client, job: Job, *, in_place: bool) -> int:
             pass
     error = error_of(await client.jobs.find(job.id))
     return 0 if error is None else error.exit_code
-
-
-async def _job(client: Client, job_id: str) -> dict[str, Any]:
-    from clew.api.jobs import view_job
-    from clew.cli.ui.printing import stamp
-
-    return (await view_job(client, job_id)).to_json(stamp)
-
-
-def _stored_object(
-    event: HookEvent, hook_id: str, stored: StoredHook | None, jobs: list[dict[str, Any]] | None = None
-) -> dict[str, Any]:
-    return {
-        "event": event.as_dict(),
-        "id": hook_id,
-        "state": stored.state if stored else "received",
-        "why": stored.why if stored else None,
-        "planned": [],
-        "dropped": [],
-        "jobs": jobs or [],
-    }

@@ -9,7 +9,7 @@ from clew.cli.command_groups import LazyGroup
 TABLE = {
     "check": ("clew.cli.hooks.check:check", "Check the settings, every template, and this machine."),
     "fire": ("clew.cli.hooks.fire:fire", "Show what an event would start, or handle it."),
-    "events": ("clew.cli.hooks.listing:events", "List the events of forges, and what became of them."),
+    "events": ("clew.cli.hooks.listing:events", "List the events of forges, with their state."),
     "sessions": ("clew.cli.hooks.listing:sessions", "List the sessions by key."),
     "import-sessions": ("clew.cli.hooks.change:import_sessions", "Adopt the sessions of an old sessions.json."),
     "reset": ("clew.cli.hooks.change:reset", "Drop a session: its next event starts a fresh one."),

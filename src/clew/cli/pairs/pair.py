@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from clew.cli.pairs.pair_display import PairDisplay
     from clew.hosts.pairs.live import LivePair
 
-MOST_ROUNDS = 10_000
+MAX_ROUNDS = 10_000
 
 
 class _Rounds(click.IntRange):
@@ -31,7 +30,7 @@ class _Rounds(click.IntRange):
     "-r",
     "--max-rounds",
     "rounds",
-    type=_Rounds(1, MOST_ROUNDS),
+    type=_Rounds(1, MAX_ROUNDS),
     metavar="N",
     help="At most this many rounds; when continuing, this many more.  [default: 10, or as saved]",
 )
@@ -61,7 +60,7 @@ class _Rounds(click.IntRange):
 @click.option(
     "--fork-at-round",
     "fork_at",
-    type=_Rounds(1, MOST_ROUNDS),
+    type=_Rounds(1, MAX_ROUNDS),
     metavar="N",
     help="Continue a copy of the pair as it was after round N, not the pair itself.",
 )
@@ -161,30 +160,20 @@ def pair(
 
 async def _run(client: Client, selection: PairSelection | None, options: PairOptions, *, as_json: bool) -> int:
     """Starts or continues the pair, shows it until it ends, and returns the exit code."""
-    import contextlib
-
-    from clew.cli.foreground_run import StopSignals
+    from clew.cli.foreground_run import attended
     from clew.cli.pairs.pair_display import PairDisplay
-    from clew.cli.ui.permission_prompts import PermissionPrompts
-    from clew.cli.ui.terminal_input import TerminalInput
 
     display = PairDisplay(as_json=as_json)
-    stop = StopSignals(display)
-    terminal = TerminalInput.find()
-    with stop.listening(), contextlib.closing(terminal) if terminal else contextlib.nullcontext():
-        options = options.replace(person=PermissionPrompts(display, terminal) if terminal else None)
-        live, warnings = await _started(client, selection, options)
+    with attended(display) as (stop, person):
+        live, warnings = await _started(client, selection, options.replace(person=person))
         stop.run = live
         for warning in warnings:
             note(f"warning: {harmless(warning)}")
         await _note_start(client, live, display, continues=selection is not None)
-        display.start()
-        try:
+        async with display:
             async for event in live.events():
                 display.show_pair_event(event)
             await live.finish()
-        finally:
-            await display.close()
     return await _conclude(client, live, as_json=as_json)
 
 
@@ -213,26 +202,22 @@ async def _started(
 
 
 async def _note_start(client: Client, live: LivePair, display: PairDisplay, *, continues: bool) -> None:
-    from clew.core.thread import Permissions
+    from clew.cli.foreground_run import note_context
 
-    pair = live.pair
-    if pair.cwd != os.path.realpath("."):
-        note(f"in {harmless(pair.cwd)}")
+    pair, state = live.pair, await client.pairs.find(live.pair.id)
+    note_context(pair.cwd, state.permissions)
     how = (
         f"continues in round {pair.number} of {pair.last_round}"
         if continues
         else f"up to {plural(pair.last_round, 'round')}"
     )
     note(harmless(f"pair {pair.name} ({pair.id}), {how}"))
-    state = await client.pairs.find(pair.id)
     display.count_from(state)
-    if state.permissions is Permissions.ALL:
-        note("warning: --permissions all: the worker may do anything here without asking")
 
 
 async def _conclude(client: Client, live: LivePair, *, as_json: bool) -> int:
     from clew.api import pairs as surface
-    from clew.cli import error_report
+    from clew.cli.foreground_run import report_error
     from clew.cli.pairs.pair_display import closing_line
 
     state = await client.pairs.find(live.pair.id)
@@ -244,6 +229,4 @@ async def _conclude(client: Client, live: LivePair, *, as_json: bool) -> int:
         note(harmless(f"saved in {live.saved}"))
     if error is None:
         note(f'to give it more to do: clew pair --session {state.pair.name} "…"')
-        return 0
-    error_report.print_error(error)
-    return error.exit_code
+    return report_error(error)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from clew.cli.ui.printing import harmless, plural, price, print_json, say
-from clew.cli.ui.run_display import RunDisplay
-from clew.core.costs.usage import NO_USAGE
+from clew.cli.ui.printing import harmless, joined, plural, price, print_json, say
+from clew.cli.ui.run_display import RunDisplay, usage_words
+from clew.cli.ui.tool_lines import indented
 from clew.core.pairs.pair import (
     PairAsked,
     PairEvent,
@@ -43,11 +43,9 @@ class PairDisplay(RunDisplay):
 
     def line(self) -> str:
         """`round 2 of 10 · worker · running Bash: make test · 22,135 tokens · $0.0123`"""
-        parts = [f"round {self._round} of {self._of} · {self._who}"] if self._round else []
-        parts.append(self._phase)
-        parts += [f"{self._tokens:,} tokens"] if self._tokens else []
-        parts += [price(self._cost_usd, used=True)] if self._tokens else []
-        return " · ".join(parts)
+        place = f"round {self._round} of {self._of} · {self._who}" if self._round else ""
+        used = f"{self._tokens:,} tokens · {price(self._cost_usd, used=True)}" if self._tokens else ""
+        return joined(place, self._phase, used)
 
     def show_pair_event(self, event: PairEvent) -> None:
         if self._as_json:
@@ -60,7 +58,7 @@ class PairDisplay(RunDisplay):
             case PairOrdered():
                 self._ordered(event)
             case PairWorked():
-                self._say(f"{_head(event.round, PairPart.WORKER)}:\n{_indented(event.text or '(nothing)')}")
+                self._say(f"{_head(event.round, PairPart.WORKER)}:\n{indented(harmless(event.text or '(nothing)'))}")
             case PairSaved():
                 self._doing("saved")
             case PairWarned():
@@ -86,7 +84,8 @@ class PairDisplay(RunDisplay):
     def _ordered(self, event: PairOrdered) -> None:
         order = event.order
         what = "done" if not order.should_continue else "correct" if order.needs_correction else "do"
-        self._say(f"{_head(event.round, PairPart.INSTRUCTOR)}, {what}:\n{_indented(order.instruction or '(nothing)')}")
+        text = indented(harmless(order.instruction or "(nothing)"))
+        self._say(f"{_head(event.round, PairPart.INSTRUCTOR)}, {what}:\n{text}")
 
     def _say(self, text: str) -> None:
         if self._as_json:
@@ -111,15 +110,7 @@ def _head(number: int, part: PairPart) -> str:
     return f"round {number}, {part}"
 
 
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}".rstrip() for line in harmless(text).splitlines())
-
-
 def closing_line(state: PairState) -> str:
     """`pair fix-login · finished · 3 rounds · 22,135 tokens (22,087 cached) · $0.0070`"""
-    pair, usage = state.pair, state.usage
-    parts = [f"pair {pair.name}", state.status.value.replace("_", " "), plural(len(state.rounds), "round")]
-    if usage != NO_USAGE:
-        parts.append(f"{usage.shown_tokens + usage.output_tokens:,} tokens ({usage.cache_read_input_tokens:,} cached)")
-        parts.append(price(state.cost_usd, used=True))
-    return " · ".join(parts)
+    status, rounds = state.status.value.replace("_", " "), plural(len(state.rounds), "round")
+    return joined(f"pair {state.pair.name}", status, rounds, usage_words(state.usage, state.cost_usd))

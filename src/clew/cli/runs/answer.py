@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import click
@@ -104,8 +105,6 @@ async def _list(client: Client, found: list[Question]) -> None:
 
 
 async def _ask_user(question: Question) -> Answer:
-    import contextlib
-
     from clew.cli.ui.permission_prompts import PermissionPrompts
     from clew.cli.ui.run_display import RunDisplay
     from clew.cli.ui.terminal_input import TerminalInput
@@ -131,18 +130,19 @@ async def _give(client: Client, question: Question, given: Answer, *, as_json: b
     from clew.core.runs.run import LIVE
 
     short = question.run_id[:SHORT_ID]
+    sent = "\n".join(agent_questions.answer_lines(question, given))
     follow_up: Run | None = None
     answered = question
     if (await client.run(question.run_id)).status in LIVE:
         done = await client.answer(question.run_id, question.id, given)
         answered, follow_up = done.question, done.follow_up
         if follow_up is None:
-            _print_sent(question, given)
+            note(sent)
             note(f"answered; run {short} continues (clew runs watch {short})")
             if as_json:
                 print_json({"question": agent_questions.as_object(answered, live=True), "follow_up": None})
             return 0
-    _print_sent(question, given)
+    note(sent)
     note(f"run {short} has ended: the answer goes to its session as a message")
 
     async def start(person: Person | None) -> Run:
@@ -158,8 +158,3 @@ async def _give(client: Client, question: Question, given: Answer, *, as_json: b
     if as_json:
         print_json({"question": agent_questions.as_object(answered, live=False), "follow_up": reply.to_json()})
     return report_reply(reply, as_json=False)
-
-
-def _print_sent(question: Question, given: Answer) -> None:
-    for line in agent_questions.answer_lines(question, given):
-        note(line)

@@ -6,16 +6,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.client_runner import with_client
+from clew.cli.client_runner import client_command
 from clew.cli.command_groups import SuggestingGroup
-from clew.cli.options import AS_JSON, complete_thread
+from clew.cli.options import AS_JSON, LIMIT, complete_thread
 from clew.cli.runs.answer import answer
 from clew.cli.runs.control import cancel, edit, remove, send
 from clew.cli.runs.watch import watch
-from clew.cli.ui import agent_questions, state_labels
-from clew.cli.ui.printing import ago, dollars, lasted, note, one_line, price, print_json, say, short_ids, stamp
+from clew.cli.ui import agent_questions, state_labels, tool_lines
+from clew.cli.ui.printing import (
+    agent_words,
+    ago,
+    dollars,
+    joined,
+    lasted,
+    note,
+    one_line,
+    price,
+    print_json,
+    say,
+    say_block,
+    say_fields,
+    short_ids,
+    stamp,
+)
+from clew.cli.ui.run_display import session_words
 from clew.cli.ui.tables import columns
 from clew.core.costs.usage import NO_USAGE
+from clew.core.runs.run import LIVE
 
 if TYPE_CHECKING:
     from clew.api.client import Client
@@ -40,66 +57,53 @@ for command in (answer, cancel, edit, remove, send, watch):
 
 @runs.command("list")
 @click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Only those of this thread.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Show at most this many.")
+@LIMIT
 @AS_JSON
-def list_(thread: str | None, limit: int, as_json: bool) -> None:
+@client_command(reads=True)
+async def list_(client: Client, thread: str | None, limit: int, as_json: bool) -> None:
     """List runs, the newest first."""
-
-    async def work(client: Client) -> None:
-        of_thread = await client.find(thread) if thread is not None else None
-        found = await client.runs(thread=of_thread, limit=limit)
-        names = await _thread_names(client, found)
-        asked, gone = await _questions(client), await client.gone(found)
-        if as_json:
-            print_json([_run_object(run, names[run.thread_id], asked[run.id], run.id in gone) for run in found])
-        elif not found:
-            note("No runs yet.")
-        else:
-            short = short_ids(run.id for run in found)
-            rows = [
-                [short[run.id], names[run.thread_id], *_row(run, bool(asked[run.id]), run.id in gone)] for run in found
-            ]
-            headings = ["RUN", "THREAD", "STATUS", "STARTED", "SESSION", "COST", "PROMPT"]
-            say(columns(headings, rows, spare=["COST", "SESSION", "STARTED"]))
-            if any(asked[run.id] for run in found):
-                note("clew runs show ID shows the question, clew runs answer ID answers it")
-            if gone:
-                note(f"a run whose process is gone: {state_labels.WHO_RECOVERS}")
-
-    with_client(work, reads=True)
+    of_thread = await client.find(thread) if thread is not None else None
+    found = await client.runs(thread=of_thread, limit=limit)
+    names = await _thread_names(client, found)
+    asked, gone = await _questions(client), await client.gone(found)
+    if as_json:
+        print_json([_run_object(run, names[run.thread_id], asked[run.id], run.id in gone) for run in found])
+    elif not found:
+        note("No runs yet.")
+    else:
+        short = short_ids(run.id for run in found)
+        rows = [[short[run.id], names[run.thread_id], *_row(run, bool(asked[run.id]), run.id in gone)] for run in found]
+        headings = ["RUN", "THREAD", "STATUS", "STARTED", "SESSION", "COST", "PROMPT"]
+        say(columns(headings, rows, spare=["COST", "SESSION", "STARTED"]))
+        if any(asked[run.id] for run in found):
+            note("clew runs show ID shows the question, clew runs answer ID answers it")
+        if gone:
+            note(f"a run whose process is gone: {state_labels.WHO_RECOVERS}")
 
 
 @runs.command()
 @click.argument("run_id", metavar="ID")
 @AS_JSON
-def show(run_id: str, as_json: bool) -> None:
+@client_command(reads=True)
+async def show(client: Client, run_id: str, as_json: bool) -> None:
     """Show a run: its attempts, what the agent did with its tools, and its open questions."""
-
-    async def work(client: Client) -> None:
-        from clew.cli.ui import tool_lines
-
-        run = await client.run(run_id)
-        name = (await _thread_names(client, [run]))[run.thread_id]
-        attempts = await client.attempts(run.id)
-        used = await _tools(client, run)
-        asked, gone = (await _questions(client))[run.id], bool(await client.gone([run]))
-        if as_json:
-            parts = {
-                "attempts": [_attempt_object(attempt) for attempt in attempts],
-                "tools": [tool_lines.as_object(call) for call in used],
-            }
-            print_json(_run_object(run, name, asked, gone) | parts)
-            return
-        for label, words in (*_details(run, name, bool(asked), gone), *map(_attempt_words, attempts)):
-            say(f"{label:<11}{words}")
-        for call in used:
-            say(f"{'tools' if call is used[0] else '':<11}{tool_lines.tool_line(call)}")
-        for question in asked:
-            how = agent_questions.how_to_answer(question, several=len(asked) > 1)
-            for place, line in enumerate([*agent_questions.question_lines(question), how]):
-                say(f"{'' if place else 'question':<11}{line}")
-
-    with_client(work, reads=True)
+    run = await client.run(run_id)
+    name = (await _thread_names(client, [run]))[run.thread_id]
+    attempts = await client.attempts(run.id)
+    used = await _tools(client, run)
+    asked, gone = (await _questions(client))[run.id], bool(await client.gone([run]))
+    if as_json:
+        parts = {
+            "attempts": [_attempt_object(attempt) for attempt in attempts],
+            "tools": [tool_lines.as_object(call) for call in used],
+        }
+        print_json(_run_object(run, name, asked, gone) | parts)
+        return
+    say_fields([*_details(run, name, bool(asked), gone), *map(_attempt_words, attempts)])
+    say_block("tools", map(tool_lines.tool_line, used))
+    for question in asked:
+        how = agent_questions.how_to_answer(question, several=len(asked) > 1)
+        say_block("question", [*agent_questions.question_lines(question), how])
 
 
 async def _thread_names(client: Client, found: list[Run]) -> dict[str, str]:
@@ -129,8 +133,6 @@ def _began(run: Run) -> str:
 
 
 def _run_object(run: Run, thread: str, asked: list[Question], gone: bool) -> dict[str, Any]:
-    from clew.core.runs.run import LIVE
-
     return {
         "id": run.id,
         "thread": thread,
@@ -182,28 +184,24 @@ async def _tools(client: Client, run: Run) -> list[ToolCall]:
 
 
 def _details(run: Run, thread: str, asks: bool, gone: bool) -> list[tuple[str, str]]:
-    """The run for a reader: what is not known is left out."""
-    from clew.cli.ui.run_display import session_words
-
     usage = run.usage
     tokens = (
         f"{usage.shown_tokens:,} read ({usage.cache_read_input_tokens:,} cached), {usage.output_tokens:,} written"
         if usage.shown_tokens or usage.output_tokens
         else ""
     )
-    pairs = [
+    return [
         ("run", run.id),
         ("thread", thread),
         ("prompt", one_line(run.prompt, SHOWN_CHARS)),
-        ("agent", " ".join(part for part in (run.agent, run.model) if part)),
+        ("agent", agent_words(run.agent, run.model)),
         ("status", f"{state_labels.run_label(run, asks=asks, gone=gone)}{lasted(run.started_at, run.ended_at)}"),
         ("error", one_line(run.error or "", SHOWN_CHARS)),
         ("started" if run.started_at is not None else "queued", ago(run.started_at or run.created_at)),
-        ("session", " · ".join(part for part in (session_words(run), run.session_id) if part)),
+        ("session", joined(session_words(run), run.session_id)),
         ("tokens", tokens),
         ("cost", f"{price(run.cost_usd, used=True)}{_compared(run)}" if tokens or run.cost_usd else ""),
     ]
-    return [(label, words) for label, words in pairs if words]
 
 
 def _compared(run: Run) -> str:
@@ -214,12 +212,7 @@ def _compared(run: Run) -> str:
 
 def _attempt_words(attempt: Attempt) -> tuple[str, str]:
     how = "resumed" if attempt.resumed else "fresh"
-    outcome = f"{_words(attempt.outcome or 'running')}{lasted(attempt.started_at, attempt.ended_at)}"
+    outcome = (attempt.outcome or "running").replace("_", " ") + lasted(attempt.started_at, attempt.ended_at)
     exit_status = f"exit status {attempt.exit_status}" if attempt.exit_status else ""
     stderr = one_line(attempt.stderr_tail, SHOWN_CHARS)
-    parts = (f"{how}, {outcome}", exit_status, stderr and f"stderr: {stderr}")
-    return f"attempt {attempt.number}", " · ".join(part for part in parts if part)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
+    return f"attempt {attempt.number}", joined(f"{how}, {outcome}", exit_status, stderr and f"stderr: {stderr}")

@@ -8,17 +8,19 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import complete_thread
+from clew.cli.runs.control import active_runs
+from clew.cli.ui.agent_questions import how_to_answer, question_lines
 from clew.cli.ui.printing import SHORT_ID, note, one_line, print_json, stamp
+from clew.cli.ui.run_display import RunDisplay
 from clew.cli.ui.state_labels import WHO_RECOVERS
-from clew.errors import AgentFailed, Cancelled, UsageError
+from clew.core.runs.events import Event, QuestionAsked, RunQueued
+from clew.core.runs.run import LIVE, Run, RunStatus
+from clew.errors import AgentFailed, Cancelled, NotFound, UsageError
 
 if TYPE_CHECKING:
     import asyncio
 
     from clew.api.client import Client
-    from clew.cli.ui.run_display import RunDisplay
-    from clew.core.runs.events import Event
-    from clew.core.runs.run import Run
     from clew.store.records import StoredEvent
 
 PROMPT_CHARS = 80
@@ -47,9 +49,6 @@ def watch(run_id: str | None, thread: str | None, as_json: bool) -> int:
 
 async def _newest(client: Client, thread: str | None) -> Run:
     """The newest run that is running or waits for an answer; else the newest that is queued."""
-    from clew.cli.runs.control import active_runs
-    from clew.core.runs.run import RunStatus
-
     live = await active_runs(client, thread)
     return next((run for run in live if run.status is not RunStatus.QUEUED), live[0])
 
@@ -58,8 +57,6 @@ async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
     import asyncio
 
     from clew.cli.foreground_run import StopSignals, report_reply
-    from clew.cli.ui.run_display import RunDisplay
-    from clew.core.runs.run import LIVE
 
     short = run.id[:SHORT_ID]
     display = RunDisplay(run.agent, as_json=as_json)
@@ -117,11 +114,7 @@ def _is_served(client: Client) -> bool:
 
 
 async def _still_holds(client: Client, run: Run, event: Event) -> bool:
-    """A stored wait is shown only while it lasts: the run may have started since, or its daemon may have died."""
-    from clew.core.runs.events import RunQueued
-    from clew.core.runs.run import LIVE, RunStatus
-    from clew.errors import NotFound
-
+    """False for a stored event about a wait that is over: the run may have started since, or its daemon may be dead."""
     if not isinstance(event, RunQueued):
         return True
     now = await client.run(run.id)
@@ -145,9 +138,6 @@ def _print(stored: StoredEvent) -> None:
 
 async def _show_question(client: Client, run: Run, stored: StoredEvent, display: RunDisplay) -> None:
     """Shows the question if it is still open: the event may be old."""
-    from clew.cli.ui.agent_questions import how_to_answer, question_lines
-    from clew.core.runs.events import QuestionAsked
-
     if not isinstance(stored.event, QuestionAsked):
         return
     thread = await client.find(run.thread_id)

@@ -9,6 +9,7 @@ import click
 
 from clew.cli.client_runner import warn_once
 from clew.cli.command_groups import SuggestingGroup
+from clew.cli.options import AS_JSON
 from clew.cli.ui.printing import harmless, note, print_json, say
 from clew.cli.ui.tables import columns
 
@@ -19,7 +20,7 @@ def config() -> None:
 
 
 @config.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 def show(as_json: bool) -> None:
     """Show every setting with its value and its source."""
     from clew import config as settings

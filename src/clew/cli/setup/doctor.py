@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.ui.printing import harmless, one_line, plural, print_json, say
+from clew.cli.options import AS_JSON
+from clew.cli.ui.printing import harmless, joined, one_line, plural, print_json, say
 from clew.cli.ui.state_labels import WHO_RECOVERS
 from clew.core.hooks.settings import HookSettings
 from clew.errors import AgentMissing, ClewError, StoreError
@@ -39,7 +40,7 @@ class DoctorReport:
     def problem(self, what: str, fix: str | None) -> None:
         """Listed once, even if it is found again."""
         if not any(one["problem"] == what for one in self.problems):
-            self.problems.append({"problem": what, "mend": fix or "-"})
+            self.problems.append({"problem": what, "fix": fix or "-"})
 
     def missing(self, name: str, error: ClewError, settings: Settings) -> None:
         """A missing agent is a problem only if the settings name it."""
@@ -57,7 +58,7 @@ class DoctorReport:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@AS_JSON
 def doctor(as_json: bool) -> int:
     """Check agents, store and settings. Exit code 0: no problem; 3: the agent was not found; 1: another problem."""
     findings = DoctorReport()
@@ -74,14 +75,16 @@ def doctor(as_json: bool) -> int:
         findings.problem(error.message, error.hint)
         _check_agent_paths(findings, settings)
     if as_json:
-        print_json(_object(findings))
+        content = asdict(findings)
+        del content["agent_missing"]
+        print_json({"ok": not findings.problems, **content})
     else:
         _show(findings)
     return findings.exit_code
 
 
 def _check_config(findings: DoctorReport) -> Settings:
-    """The settings. If they are wrong, the defaults and what the environment gives, so that the rest is checked too."""
+    """The settings. If they are wrong, returns the defaults and what the environment sets, to check the rest too."""
     from clew import config
 
     project = Path.cwd() / "clew.toml"
@@ -116,7 +119,7 @@ def _check_hooks(findings: DoctorReport) -> HookSettings:
 
 
 def _defaults() -> Settings:
-    """Also the valid values of the environment, which may say where the agent is."""
+    """The defaults, and the valid values of the environment, which may say where the agent is."""
     from clew import config
 
     settings = config.Settings()
@@ -175,7 +178,7 @@ def _check_with_store(findings: DoctorReport, settings: Settings, hooks: HookSet
 
 
 async def _check_with_client(findings: DoctorReport, settings: Settings, hooks: HookSettings) -> None:
-    """Not through `clew.open()`, which reads the settings itself: they may be what is wrong."""
+    """Does not use `clew.open()`, which reads the settings itself: they may be wrong."""
     from clew import config
     from clew.api.client import Client
     from clew.wiring.engine import open_engine
@@ -204,7 +207,7 @@ async def _check_store(findings: DoctorReport, client: Client) -> None:
     live = [run for run in await client.runs(limit=1000) if run.status in LIVE]
     gone = await client.gone(live)
     findings.runs = {
-        "going_on": len(live) - len(gone),
+        "active": len(live) - len(gone),
         "left_by_a_crash": len(gone),
         "free_slots": await client.free_slots(),
         "max_agents": client.engine.settings.max_agents,
@@ -274,7 +277,7 @@ async def _check_agent(findings: DoctorReport, client: Client, name: str, settin
 
 
 async def _check_risks(findings: DoctorReport, client: Client, settings: Settings, hooks: HookSettings) -> None:
-    """Whether agents can read what only Clew should: not a fault, but something that the user should decide about."""
+    """Notes whether agents can read what only Clew should: not a problem, but something for the user to decide."""
     from clew.engine.process import exposure
 
     agents = [agent["name"] for agent in findings.agents]
@@ -294,21 +297,9 @@ def _check_agent_paths(findings: DoctorReport, settings: Settings) -> None:
             findings.missing(name, error, settings)
 
 
-def _object(findings: DoctorReport) -> dict[str, Any]:
-    return {
-        "ok": not findings.problems,
-        "agents": findings.agents,
-        "store": findings.store,
-        "config": findings.config,
-        "runs": findings.runs,
-        "problems": findings.problems,
-        "notes": findings.notes,
-    }
-
-
 def _show(findings: DoctorReport) -> None:
     for agent in findings.agents:
-        what = " ".join(part for part in (agent.get("product"), agent.get("version")) if part)
+        what = joined(agent.get("product"), agent.get("version"), by=" ")
         say(f"agent   {agent['name']}  {f'{what}  ' if what else ''}{harmless(agent['path'])} (by {agent['found_by']})")
         if "resume" in agent:
             say(f"        {_abilities(agent)}")
@@ -320,7 +311,7 @@ def _show(findings: DoctorReport) -> None:
         runs = findings.runs
         left = runs["left_by_a_crash"]
         say(
-            f"runs    {runs['going_on']} active, {runs['free_slots']} of {runs['max_agents']} agent slots free"
+            f"runs    {runs['active']} active, {runs['free_slots']} of {runs['max_agents']} agent slots free"
             + (f", {left} left by a crash ({WHO_RECOVERS})" if left else "")
         )
     for note in findings.notes:
@@ -330,7 +321,7 @@ def _show(findings: DoctorReport) -> None:
         return
     say(f"\n{plural(len(findings.problems), 'problem')}")
     for one in findings.problems:
-        say(f"  {one_line(one['problem'], LINE_CHARS)}\n    -> {one_line(one['mend'], LINE_CHARS)}")
+        say(f"  {one_line(one['problem'], LINE_CHARS)}\n    -> {one_line(one['fix'], LINE_CHARS)}")
 
 
 def _abilities(agent: dict[str, Any]) -> str:

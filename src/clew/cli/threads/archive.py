@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.client_runner import with_client
+from clew.cli.client_runner import client_command, with_client
 from clew.cli.options import AS_JSON, complete_thread
 from clew.cli.threads.listing import age
 from clew.cli.ui.printing import ago, harmless, note, plural, print_json, say, stamp
@@ -19,6 +19,7 @@ from clew.errors import Cancelled, UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
+    from clew.hosts.chat.chat import Deleted
     from clew.hosts.transfer.archive_file import ArchiveFile
     from clew.hosts.transfer.archives import ArchivedThread, CleanupResult, RestoredArchive
 
@@ -28,49 +29,43 @@ EVERY_S = 1.0  # how often progress is shown
 @click.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_thread)
 @AS_JSON
-def archive(names: tuple[str, ...], as_json: bool) -> None:
+@client_command()
+async def archive(client: Client, names: tuple[str, ...], as_json: bool) -> None:
     """Archive threads: each is written to a file and deleted from the store. `threads restore` restores it.
 
-    The two threads of a pair are archived together; the pair's name works, too. A thread in use is not archived: it has
-    a run, a queued prompt, a job under way or an open question.
+    The two threads of a pair are archived together; the pair's name works, too. A thread in use is not archived: one
+    with a run, a queued prompt, a running job or an open question.
     """
-
-    async def work(client: Client) -> None:
-        done: list[ArchivedThread] = []
-        for name in dict.fromkeys([(await client.together(name))[0].name for name in names]):
-            if any(name in each.others for each in done):
-                continue  # it was archived with the other thread of its pair
-            done.append(await client.archives.archive(name))
-            note(f"archived {_names(done[-1])} ({plural(done[-1].turns, 'turn')}): {done[-1].path}")
-        if as_json:
-            print_json([_archived_object(each) for each in done])
-
-    with_client(work)
+    done: list[ArchivedThread] = []
+    for name in dict.fromkeys([(await client.together(name))[0].name for name in names]):
+        if any(name in each.others for each in done):
+            continue  # it was archived with the other thread of its pair
+        done.append(await client.archives.archive(name))
+        note(f"archived {all_names(done[-1])} ({plural(done[-1].turns, 'turn')}): {done[-1].path}")
+    if as_json:
+        print_json([_archived_object(each) for each in done])
 
 
 @click.command()
 @click.argument("archives", metavar="FILE|NAME...", nargs=-1, required=True)
 @AS_JSON
-def restore(archives: tuple[str, ...], as_json: bool) -> None:
+@client_command()
+async def restore(client: Client, archives: tuple[str, ...], as_json: bool) -> None:
     """Restore archived and deleted threads, by the archive's file or by the thread's name (its newest archive).
 
     Everything is restored as it was, with the same name and ids unless they are taken. Nothing continues by itself: a
-    run or a job that was under way has ended. The next turn resumes the session if its file still exists, and starts
+    run or a job that had not finished has ended. The next turn resumes the session if its file still exists, and starts
     fresh otherwise. The archive is kept.
     """
-
-    async def work(client: Client) -> None:
-        done = []
-        for path in dict.fromkeys([await client.archives.find(each) for each in archives]):
-            done.append(await client.archives.restore(str(path)))
-            _tell(done[-1])  # at once: the next one may be damaged
-        if as_json:
-            print_json([_restored_object(each) for each in done])
-
-    with_client(work)
+    done = []
+    for path in dict.fromkeys([await client.archives.find(each) for each in archives]):
+        done.append(await client.archives.restore(str(path)))
+        _note_restored(done[-1])  # at once: the next archive may be damaged
+    if as_json:
+        print_json([_restored_object(each) for each in done])
 
 
-def _tell(restored: RestoredArchive) -> None:
+def _note_restored(restored: RestoredArchive) -> None:
     names = " and ".join(thread.name for thread in restored.threads)
     session = "the next turn resumes" if restored.resumable else "the next turn starts fresh"
     note(f"restored {names} ({plural(restored.turns, 'turn')}); {session}")
@@ -93,20 +88,17 @@ def _restored_object(restored: RestoredArchive) -> dict[str, Any]:
 
 @click.command()
 @AS_JSON
-def archives(as_json: bool) -> None:
+@client_command(reads=True)
+async def archives(client: Client, as_json: bool) -> None:
     """List the archives of deleted and archived threads, the newest first."""
-
-    async def work(client: Client) -> None:
-        found = await client.archives.files()
-        if as_json:
-            print_json([_file_object(file) for file in found])
-        elif found:
-            headings = ["NAME", "KIND", "ARCHIVED", "TURNS", "BYTES", "FILE"]
-            say(columns(headings, [_row(file) for file in found], spare=["BYTES", "KIND", "TURNS"]))
-        else:
-            note("No archives yet.")
-
-    with_client(work, reads=True)
+    found = await client.archives.files()
+    if as_json:
+        print_json([_file_object(file) for file in found])
+    elif found:
+        headings = ["NAME", "KIND", "ARCHIVED", "TURNS", "BYTES", "FILE"]
+        say(columns(headings, [_row(file) for file in found], spare=["BYTES", "KIND", "TURNS"]))
+    else:
+        note("No archives yet.")
 
 
 def _row(file: ArchiveFile) -> list[str]:
@@ -130,7 +122,7 @@ def _file_object(file: ArchiveFile) -> dict[str, Any]:
 
 @click.command()
 @click.option(
-    "--older-than", metavar="AGE", callback=age, help="Archive threads that were not used for so long: 7d, 12h."
+    "--older-than", metavar="AGE", callback=age, help="Archive threads that were not used for this long: 7d, 12h."
 )
 @click.option("--kind", type=click.Choice([*KINDS, "all"]), help="Only threads of this kind.  [default: all]")
 @click.option("--dry-run", is_flag=True, help="Only show what would be archived or removed.")
@@ -145,41 +137,41 @@ def clean(older_than: float | None, kind: str | None, dry_run: bool, as_json: bo
     kind = None if kind == "all" else kind
     if kind is not None and older_than is None:
         raise UsageError("--kind needs --older-than.", hint="The settings apply to threads of every kind.")
-    telling = _Telling(dry_run=dry_run, as_json=as_json)
+    report = _CleanReport(dry_run=dry_run, as_json=as_json)
 
     async def work(client: Client) -> None:
         if older_than is None:
-            done = await client.archives.tidy(dry_run=dry_run, tell=telling)
+            done = await client.archives.tidy(dry_run=dry_run, tell=report)
         else:
-            done = await client.archives.clean(older_than, kind=kind, dry_run=dry_run, tell=telling)
+            done = await client.archives.clean(older_than, kind=kind, dry_run=dry_run, tell=report)
         if as_json:
             print_json(_cleaned_object(done, dry_run=dry_run))
         else:
-            _tell_kept(done)
+            _note_kept(done)
 
     try:
         with_client(work)
     except KeyboardInterrupt:
         if sys.stderr is not None and sys.stderr.isatty():
             note("")  # ends the line of the ^C
-        raise Cancelled(f"Stopped: {telling.sum}.", hint="The same command does the rest.") from None
+        raise Cancelled(f"Stopped: {report.sum}.", hint="The same command does the rest.") from None
 
 
-class _Telling:
+class _CleanReport:
     """Reports each thread as it is archived; with --json, a count every second."""
 
     def __init__(self, *, dry_run: bool, as_json: bool) -> None:
         self._dry_run = dry_run
         self._as_json = as_json
         self._archived = 0
-        self._told_at = time.monotonic()
+        self._reported_at = time.monotonic()
 
     def __call__(self, done: ArchivedThread | Path) -> None:
         self._archived += not isinstance(done, Path)
         if not self._as_json:
             note(self._words(done))
-        elif time.monotonic() - self._told_at > EVERY_S:
-            self._told_at = time.monotonic()
+        elif time.monotonic() - self._reported_at > EVERY_S:
+            self._reported_at = time.monotonic()
             note(f"{self.sum} so far")
 
     @property
@@ -191,14 +183,15 @@ class _Telling:
             return f"{'would remove' if self._dry_run else 'removed'} the archive {harmless(done.name)}"
         where = f": {done.path}" if done.path is not None else ""
         did = "would archive" if self._dry_run else "archived"
-        return f"{did} {_names(done)} ({done.kind}, {plural(done.turns, 'turn')}){where}"
+        return f"{did} {all_names(done)} ({done.kind}, {plural(done.turns, 'turn')}){where}"
 
 
-def _names(archived: ArchivedThread) -> str:
-    return " and ".join([archived.name, *archived.others])
+def all_names(done: ArchivedThread | Deleted) -> str:
+    """The name of the thread; for a pair, the names of both threads."""
+    return " and ".join([done.name, *done.others])
 
 
-def _tell_kept(done: CleanupResult) -> None:
+def _note_kept(done: CleanupResult) -> None:
     for _, why in done.kept:
         note(f"kept: {why}")
     if not (done.archived or done.expired or done.kept):

@@ -9,6 +9,7 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, complete_thread
+from clew.cli.threads.archive import all_names
 from clew.cli.ui.printing import note, plural, print_json
 from clew.errors import UsageError
 
@@ -38,7 +39,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> N
 
     planned = with_client(plan, reads=True)
     for each in planned.values():
-        note(f"{'would delete' if dry_run else 'to delete'}: {_names(each)} ({_counted(each)})")
+        note(f"{'would delete' if dry_run else 'to delete'}: {all_names(each)} ({_counted(each)})")
     if not (dry_run or yes):  # no client is open while the user decides
         _confirm(sum(1 + len(each.others) for each in planned.values()))
 
@@ -49,7 +50,7 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> N
             done.append(deleted)
             what = "them" if deleted.others else "it"
             note(
-                f"deleted {_names(deleted)} (clew threads restore {name} restores {what}); "
+                f"deleted {all_names(deleted)} (clew threads restore {name} restores {what}); "
                 f"its archive is {deleted.archive}"
             )
         return done
@@ -71,10 +72,6 @@ def _confirm(count: int) -> None:
         raise
     if not agreed:
         raise click.Abort
-
-
-def _names(deleted: Deleted) -> str:
-    return " and ".join([deleted.name, *deleted.others])
 
 
 def _counted(deleted: Deleted) -> str:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import AS_JSON, seconds
+from clew.cli.options import AS_JSON, LIMIT, seconds
 from clew.cli.ui import state_labels
-from clew.cli.ui.printing import ago, note, one_line, price, print_json, say, stamp
+from clew.cli.ui.printing import agent_words, ago, note, one_line, price, print_json, say, stamp
 from clew.cli.ui.tables import columns
 from clew.core.lookup import ALL_ROWS
 from clew.core.thread import KINDS
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=Callable[..., Any])
 
-OFFSET_MOST = 1_000_000_000
+OFFSET = click.option("--offset", type=click.IntRange(0, 1_000_000_000), default=0, help="Skip this many first.")
 HEADINGS = ["NAME", "KIND", "LAST USED", "STATE", "TURNS", "CHARS", "COST", "AGENT", "DIRECTORY"]
 SPARE = ["CHARS", "AGENT", "KIND", "COST", "TURNS", "DIRECTORY"]
 
@@ -82,8 +82,8 @@ def check_restrictions(client: Client, agent: str | None, *folders: str | None) 
     show_default=True,
     help="What comes first: the last used, the largest or the most expensive.",
 )
-@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Show at most this many.")
-@click.option("--offset", type=click.IntRange(0, OFFSET_MOST), default=0, help="Skip this many first.")
+@LIMIT
+@OFFSET
 @AS_JSON
 def list_(
     cwd: str | None,
@@ -119,7 +119,7 @@ def list_(
             limit=limit + 1,
             offset=offset,
         )
-        more, found = len(found) > limit, found[:limit]
+        has_more, found = len(found) > limit, found[:limit]
         if not found:
             check_restrictions(client, agent, folder, project)
         queued = Counter(run.thread_id for run in await client.runs(statuses=[RunStatus.QUEUED], limit=ALL_ROWS))
@@ -137,7 +137,7 @@ def list_(
                 note(f"No threads of the kind {kind}. clew threads list --kind all lists the others.")
             else:
                 note('No threads yet. Start one with clew ask "…".')
-        if more and not as_json:
+        if has_more and not as_json:
             note(f"the first {limit:,}; --limit and --offset show more" if offset == 0 else "there are more")
 
     with_client(work, reads=True)
@@ -153,13 +153,9 @@ def _row(listed: ListedThread, queued: int, gone: set[str]) -> list[str]:
         f"{card.turns:,}",
         f"{listed.chars:,}",
         price(card.cost_usd, used=False),
-        who(record),
+        agent_words(record.agent, record.model),
         record.cwd,
     ]
-
-
-def who(record: ThreadRecord) -> str:
-    return one_line(f"{record.agent} {record.model}" if record.model else record.agent, 80)
 
 
 def _object(listed: ListedThread, queued: int) -> dict[str, Any]:

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from clew.cli.error_report import print_error
+from clew.cli.error_report import error_object, print_error
 from clew.cli.threads.export import tell_secrets
 from clew.cli.threads.imports import tell_sessions
 from clew.cli.ui.printing import ago, harmless, note, plural, print_json, say, stamp
 from clew.cli.ui.tables import columns
-from clew.errors import ClewError, SecretFound
+from clew.errors import ClewError
 
 if TYPE_CHECKING:
     import asyncio
@@ -237,10 +237,8 @@ def _pulled_object(name: str, each: PullResult | ClewError) -> dict[str, Any]:
 
 
 def _error_object(name: str, error: ClewError) -> dict[str, Any]:
-    body: dict[str, Any] = {"code": error.code, "message": error.message, "hint": error.hint}
-    if isinstance(error, SecretFound):
-        body["secrets"] = error.secrets
-    return {"name": name, "state": "conflict" if error.code == "conflict" else "failed", "error": body}
+    state = "conflict" if error.code == "conflict" else "failed"
+    return {"name": name, "state": state, "error": error_object(error)}
 
 
 def _code(done: list[Any]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +9,19 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.threads.listing import OFFSET_MOST, check_restrictions, in_project, project_and_agent
-from clew.cli.ui.printing import SHORT_ID, ago, harmless, note, one_line, print_json, say, stamp
+from clew.cli.threads.listing import OFFSET, check_restrictions, in_project, project_and_agent
+from clew.cli.ui.printing import (
+    SHORT_ID,
+    ago,
+    harmless,
+    has_colours,
+    note,
+    one_line,
+    print_json,
+    say,
+    speaker,
+    stamp,
+)
 from clew.core.thread import KINDS
 from clew.errors import UsageError
 
@@ -31,7 +41,7 @@ BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 @project_and_agent
 @click.option("--all", "archived", is_flag=True, help="Also archived turns: those that were truncated or asked again.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
-@click.option("--offset", type=click.IntRange(0, OFFSET_MOST), default=0, help="Skip this many first.")
+@OFFSET
 @AS_JSON
 def search(
     words: tuple[str, ...],
@@ -79,15 +89,13 @@ def search(
 
 
 def _lines(hit: SearchHit) -> str:
-    who = "you" if hit.role == "user" else " ".join(part for part in (hit.agent, hit.model) if part)
-    heading = [hit.thread.name, f"({hit.thread.kind})", hit.turn_id[:SHORT_ID], one_line(who, 80), ago(hit.created_at)]
+    heading = [hit.thread.name, f"({hit.thread.kind})", hit.turn_id[:SHORT_ID], speaker(hit), ago(hit.created_at)]
     return f"{'  '.join([*heading, *(['(archived)'] if hit.archived else [])])}\n    {_marked(hit.snippet)}"
 
 
 def _marked(snippet: Snippet) -> str:
     """Hits are bold on a terminal with colours, else between marks. The text itself cannot control the terminal."""
-    can = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    before, after = (BOLD, PLAIN) if can else ("»", "«")
+    before, after = (BOLD, PLAIN) if has_colours(sys.stdout) else ("»", "«")
     shown, place = "", 0
     for start, end in snippet.hits:
         shown += f"{harmless(snippet.text[place:start])}{before}{harmless(snippet.text[start:end])}{after}"

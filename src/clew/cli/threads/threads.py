@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.client_runner import with_client
+from clew.cli.client_runner import client_command, with_client
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.options import AS_JSON, NO_WAIT, REPLY_AS_JSON, TIMEOUT, complete_thread
 from clew.cli.threads.archive import archive, archives, clean, restore
@@ -18,12 +17,14 @@ from clew.cli.threads.branching.replay import replay
 from clew.cli.threads.delete import delete
 from clew.cli.threads.export import export
 from clew.cli.threads.imports import import_
-from clew.cli.threads.listing import list_, origin_words, thread_object, who
+from clew.cli.threads.listing import list_, origin_words, thread_object
 from clew.cli.threads.push import pull, push
 from clew.cli.threads.search import search
 from clew.cli.threads.settings import rename, set_
 from clew.cli.ui.printing import (
+    agent_words,
     ago,
+    for_terminal,
     harmless,
     note,
     one_line,
@@ -31,6 +32,7 @@ from clew.cli.ui.printing import (
     print_json,
     say,
     short_ids,
+    speaker,
     stamp,
 )
 from clew.cli.ui.upcoming import upcoming_of
@@ -79,36 +81,31 @@ for command in (
 @threads.command()
 @click.argument("name", shell_complete=complete_thread)
 @AS_JSON
-def show(name: str, as_json: bool) -> None:
+@client_command(reads=True)
+async def show(client: Client, name: str, as_json: bool) -> None:
     """Show a thread: its turns with their ids, what is queued or asked, and whether the next turn would resume."""
-
-    async def work(client: Client) -> None:
-        thread = await client.find(name)
-        turns = await thread.turns()
-        upcoming = await upcoming_of(client, thread)
-        if as_json:
-            print_json(
-                thread_object(thread.record) | {"turns": [_turn_object(turn) for turn in turns]} | upcoming.as_object()
-            )
-            return
-        record = thread.record
-        say(f"{record.name}  {who(record)}  {harmless(record.cwd)}")
-        say(f"permissions {record.permissions}, trust {record.trust}, visibility {record.visibility}")
-        if record.origin is not None:
-            say(origin_words(record.origin))
-        if record.standing:
-            say(f"instructions: {one_line(record.standing, SHOWN_CHARS)}")
-        short = short_ids(turn.id for turn in turns)
-        unanswered = _unanswered(turns, await client.runs(thread=thread, limit=ALL_ROWS))
-        for turn in turns:
-            say(f"\n{_turn_heading(turn, short[turn.id])}\n{_for_terminal(turn.text)}")
-            if turn.id in unanswered:
-                say(f"(no answer{unanswered[turn.id]})")
-        say()
-        for line in upcoming.lines():
-            say(line)
-
-    with_client(work, reads=True)
+    thread = await client.find(name)
+    turns = await thread.turns()
+    upcoming = await upcoming_of(client, thread)
+    record = thread.record
+    if as_json:
+        print_json(thread_object(record) | {"turns": [_turn_object(turn) for turn in turns]} | upcoming.as_object())
+        return
+    say(f"{record.name}  {agent_words(record.agent, record.model)}  {harmless(record.cwd)}")
+    say(f"permissions {record.permissions}, trust {record.trust}, visibility {record.visibility}")
+    if record.origin is not None:
+        say(origin_words(record.origin))
+    if record.standing:
+        say(f"instructions: {one_line(record.standing, SHOWN_CHARS)}")
+    short = short_ids(turn.id for turn in turns)
+    unanswered = _unanswered(turns, await client.runs(thread=thread, limit=ALL_ROWS))
+    for turn in turns:
+        say(f"\n{_turn_heading(turn, short[turn.id])}\n{for_terminal(turn.text)}")
+        if turn.id in unanswered:
+            say(f"(no answer{unanswered[turn.id]})")
+    say()
+    for line in upcoming.lines():
+        say(line)
 
 
 @threads.command()
@@ -136,16 +133,13 @@ def edit(name: str, turn_id: str, text: str) -> None:
 @threads.command()
 @click.argument("name", shell_complete=complete_thread)
 @click.argument("turn_id")
-def truncate(name: str, turn_id: str) -> None:
+@client_command()
+async def truncate(client: Client, name: str, turn_id: str) -> None:
     """Archive a turn and all turns after it."""
-
-    async def work(client: Client) -> None:
-        thread = await client.find(name)
-        count = await thread.truncate(turn_id)
-        note(f"archived {plural(count, 'turn')} of {thread.name}")
-        await _note_session(thread)
-
-    with_client(work)
+    thread = await client.find(name)
+    count = await thread.truncate(turn_id)
+    note(f"archived {plural(count, 'turn')} of {thread.name}")
+    await _note_session(thread)
 
 
 @threads.command()
@@ -209,13 +203,8 @@ async def _note_session(thread: Thread) -> None:
 
 
 def _turn_heading(turn: Turn, short: str) -> str:
-    who = "you" if turn.role == "user" else one_line(" ".join(part for part in (turn.agent, turn.model) if part), 80)
     marks = [mark for mark, given in (("cut off", turn.partial), ("edited", turn.revision > 0)) if given]
-    return "  ".join([short, who, ago(turn.created_at), *(f"({mark})" for mark in marks)])
-
-
-def _for_terminal(text: str) -> str:
-    return harmless(text) if sys.stdout.isatty() else text
+    return "  ".join([short, speaker(turn), ago(turn.created_at), *(f"({mark})" for mark in marks)])
 
 
 def _short(turns: tuple[Turn, ...], turn_id: str) -> str:

@@ -9,7 +9,11 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from clew.core.history import Turn
+    from clew.store.views.search import SearchHit
 
 SHORT_ID = 8
 AGENT_CHARS = 80
@@ -109,6 +113,11 @@ def joined(*parts: str | None, by: str = " · ") -> str:
 
 def agent_words(agent: str | None, model: str | None) -> str:
     return one_line(joined(agent, model, by=" "), AGENT_CHARS)
+
+
+def speaker(said: Turn | SearchHit) -> str:
+    """Who said it: `you`, or the agent with its model."""
+    return "you" if said.role == "user" else agent_words(said.agent, said.model) or "agent"
 
 
 def one_line(text: str, limit: int) -> str:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 MAIN_FIELDS = ("command", "file_path", "path", "pattern", "url", "query", "description", "prompt")  # the best first
 NAME_CHARS = 40
 SUMMARY_CHARS = 70
-MOST_LINES = 14
-MOST_CHARS = 1_500
+MAX_LINES = 14
+MAX_CHARS = 1_500
 
 
 def tool_line(call: ToolCall) -> str:
@@ -58,13 +58,13 @@ def input_text(given: Mapping[str, Any]) -> str:
 
 
 def shortened(text: str) -> str:
-    """At most MOST_LINES lines and MOST_CHARS characters. A text that is cut says how much is missing."""
+    """At most MAX_LINES lines and MAX_CHARS characters. A text that is cut says how much is missing."""
     lines = text.splitlines()
-    kept = "\n".join(lines[:MOST_LINES])[:MOST_CHARS]
+    kept = "\n".join(lines[:MAX_LINES])[:MAX_CHARS]
     if len(kept) == len(text):
         return text
     return f"{kept}\n… {len(text) - len(kept):,} more characters"
 
 
 def indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
+    return "\n".join(f"  {line}".rstrip() for line in text.splitlines())

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.threads.listing import who
-from clew.cli.ui.printing import SHORT_ID, harmless, one_line, plural
+from clew.cli.ui.printing import SHORT_ID, agent_words, harmless, has_colours, one_line, plural, speaker
 from clew.core.branching.compare import DiffKind, TextPiece, TurnDiff, unmarked, words
 from clew.core.branching.edits import FileDiff, FileDiffKind, diff_lines
 
@@ -22,15 +20,15 @@ SIGNS = {"same": "=", "changed": "~", "both": "?", "only_a": "-", "only_b": "+"}
 COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "@": "\x1b[36m", "~": "\x1b[33m"}
 MARKS = {DiffKind.ONLY_A: ("[-", "-]"), DiffKind.ONLY_B: ("{+", "+}")}
 LEFT_OUT = "…"
-LEAST_ALIKE = 0.4  # equal text relative to differing text, from which on words are marked
+MIN_ALIKE = 0.4  # the least ratio of equal to differing text for which the words that differ are marked
 
 
 def lines_of(compared: Comparison, context: int) -> Iterator[str]:
     a, b = compared.a, compared.b
     if compared.part is not None:
         yield _painted("@", f"@ {compared.part}s")
-    yield _painted("-", f"- {a.name}  {who(a)}  {harmless(a.cwd)}")
-    yield _painted("+", f"+ {b.name}  {who(b)}  {harmless(b.cwd)}")
+    yield _painted("-", f"- {a.name}  {agent_words(a.agent, a.model)}  {harmless(a.cwd)}")
+    yield _painted("+", f"+ {b.name}  {agent_words(b.agent, b.model)}  {harmless(b.cwd)}")
     yield ""
     for is_shown, some in groupby(_near(compared.turns, context), key=lambda each: each[0]):
         steps = [step for _, step in some]
@@ -79,12 +77,11 @@ def _is_alike(pieces: Sequence[TextPiece]) -> bool:
     """False for two texts with little in common: with their words mixed, they could not be read."""
     same = sum(len(piece.text) for piece in pieces if piece.step is DiffKind.SAME)
     other = sum(len(piece.text) for piece in pieces if piece.step is not DiffKind.SAME)
-    return bool(pieces) and 2 * same >= other * LEAST_ALIKE
+    return bool(pieces) and 2 * same >= other * MIN_ALIKE
 
 
 def _who(turn: Turn) -> str:
-    said = "you" if turn.role == "user" else " ".join(part for part in (turn.agent, turn.model) if part) or "agent"
-    return f"{one_line(said, 80)} ({turn.id[:SHORT_ID]})"
+    return f"{speaker(turn)} ({turn.id[:SHORT_ID]})"
 
 
 def _word_lines(pieces: Sequence[TextPiece], context: int) -> Iterator[str]:
@@ -108,7 +105,7 @@ def _word_lines(pieces: Sequence[TextPiece], context: int) -> Iterator[str]:
 def _marked(step: DiffKind, text: str) -> str:
     if step is DiffKind.SAME or not text:
         return text
-    if _has_colours():
+    if has_colours(sys.stdout):
         return _painted(SIGNS[step.value], text)
     return text.join(MARKS[step])
 
@@ -134,12 +131,8 @@ def _sum(compared: Comparison) -> str:
 
 
 def _painted(sign: str, text: str) -> str:
-    colour = COLOURS.get(sign, "") if _has_colours() else ""
+    colour = COLOURS.get(sign, "") if has_colours(sys.stdout) else ""
     return f"{colour}{text}\x1b[0m" if colour else text
-
-
-def _has_colours() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def as_object(found: tuple[Comparison, ...], context: int) -> dict[str, Any]:

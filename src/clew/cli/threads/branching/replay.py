@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -68,23 +67,16 @@ def replay(name: str, new_name: str | None, timeout: str | None, as_json: bool, 
 
 async def _run(live: LiveReplay, limits: Sequence[str], *, as_json: bool) -> int:
     """Shows the replay until it ends, and returns the exit code."""
-    from clew.cli.foreground_run import StopSignals
+    from clew.cli.foreground_run import attended
     from clew.cli.threads.branching.replay_display import ReplayDisplay
-    from clew.cli.ui.permission_prompts import PermissionPrompts
-    from clew.cli.ui.terminal_input import TerminalInput
 
     _note_start(live)
     display = ReplayDisplay(live, as_json=as_json)
-    stop = StopSignals(display)
-    stop.run = live
-    terminal = TerminalInput.find()
-    with stop.listening(), contextlib.closing(terminal) if terminal else contextlib.nullcontext():
-        display.start()
-        try:
-            async for event in live.events(PermissionPrompts(display, terminal) if terminal else None):
+    with attended(display) as (stop, person):
+        stop.run = live
+        async with display:
+            async for event in live.events(person):
                 display.show_replay_event(event)
-        finally:
-            await display.close()
     return await _conclude(live, limits, as_json=as_json)
 
 
@@ -100,7 +92,7 @@ def _note_start(live: LiveReplay) -> None:
 
 async def _conclude(live: LiveReplay, limits: Sequence[str], *, as_json: bool) -> int:
     """`limits`: options that are not stored with the thread, for the command that continues the replay."""
-    from clew.cli import error_report
+    from clew.cli.foreground_run import report_error
     from clew.cli.threads.branching.replay_display import as_object, sums
 
     answers = (await live.answers())[: live.count]
@@ -111,7 +103,7 @@ async def _conclude(live: LiveReplay, limits: Sequence[str], *, as_json: bool) -
     if live.error is None:
         note(f"{live.old.name} is unchanged; clew threads diff {live.old.name} {live.thread.name} compares them")
         return 0
-    error_report.print_error(live.error)
+    report_error(live.error)
     thread = live.thread
     who = f"--with-agent {thread.agent}" + (f" --with-model {shlex.quote(thread.model)}" if thread.model else "")
     command = " ".join(["clew threads replay", live.old.name, who, *limits, "--name", thread.name])

@@ -7,8 +7,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.ui.printing import harmless, one_line, plural, price, say
+from clew.cli.error_report import error_object
+from clew.cli.ui.printing import agent_words, harmless, one_line, plural, price, say
 from clew.cli.ui.run_display import RunDisplay
+from clew.cli.ui.tool_lines import indented
 from clew.core.costs.usage import NO_USAGE
 from clew.core.runs import events
 from clew.hosts.branching.replay import (
@@ -36,7 +38,7 @@ class ReplayDisplay(RunDisplay):
         super().__init__(live.thread.agent, as_json=True)
         self._quiet = as_json
         self._count = live.count
-        self._names = _who(live.old.agent, live.old.model), _who(live.thread.agent, live.thread.model)
+        self._names = [agent_words(thread.agent, thread.model) for thread in (live.old, live.thread)]
         self._number = 0
 
     def show_replay_event(self, event: ReplayEvent) -> None:
@@ -70,8 +72,7 @@ class ReplayDisplay(RunDisplay):
             _side_by_side(sides, width)
         else:
             for name, text in sides:
-                indented = "\n".join(f"  {line}".rstrip() for line in text.splitlines())
-                say(f"{name}:\n{indented}\n")
+                say(f"{name}:\n{indented(text)}\n")
 
 
 def _side(answer: ReplayAnswer | None, name: str) -> tuple[str, str]:
@@ -79,7 +80,7 @@ def _side(answer: ReplayAnswer | None, name: str) -> tuple[str, str]:
     if answer is None:
         return name, NOTHING
     text = harmless(answer.text) + ("\n(cut off)" if answer.partial else "")
-    return _who(answer.agent, answer.model), text
+    return agent_words(answer.agent, answer.model), text
 
 
 def _side_by_side(sides: Sequence[tuple[str, str]], width: int) -> None:
@@ -95,10 +96,6 @@ def _side_by_side(sides: Sequence[tuple[str, str]], width: int) -> None:
     console = Console(file=sys.stdout, width=width, highlight=False)
     console.print(table)
     console.print()
-
-
-def _who(agent: str, model: str | None) -> str:
-    return one_line(" ".join(part for part in (agent, model) if part), 80)
 
 
 def sums(live: LiveReplay, answers: Sequence[ReplayRound]) -> Iterator[str]:
@@ -136,7 +133,6 @@ def _sums(answers: Sequence[ReplayRound]) -> Iterator[dict[str, Any]]:
 
 def as_object(live: LiveReplay, answers: Sequence[ReplayRound]) -> dict[str, Any]:
     before, after = (sum_ | {"usage": sum_["usage"].as_dict()} for sum_ in _sums(answers))
-    error = live.error
     return {
         "name": live.thread.name,
         "id": live.thread.id,
@@ -157,5 +153,5 @@ def as_object(live: LiveReplay, answers: Sequence[ReplayRound]) -> dict[str, Any
         ],
         "before": before,
         "after": after,
-        "error": None if error is None else {"code": error.code, "message": error.message, "hint": error.hint},
+        "error": None if live.error is None else error_object(live.error),
     }
