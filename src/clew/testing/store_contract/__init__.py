@@ -15,16 +15,14 @@ are not in it, because how to bring them about depends on the database.
 from __future__ import annotations
 
 from clew.testing.store_contract.counts import CountContract
-from clew.testing.store_contract.events import EventContract
 from clew.testing.store_contract.hooks import HookContract
 from clew.testing.store_contract.jobs import JobContract
 from clew.testing.store_contract.key_values import KeyValueContract
 from clew.testing.store_contract.leases import LeaseContract
 from clew.testing.store_contract.pairs import PairContract
 from clew.testing.store_contract.pins import PinContract
-from clew.testing.store_contract.questions import QuestionContract
 from clew.testing.store_contract.reviews import ReviewContract
-from clew.testing.store_contract.runs import RunContract
+from clew.testing.store_contract.runs import EventContract, QuestionContract, RunContract
 from clew.testing.store_contract.samples import (
     ODD_TEXTS,
     OTHER,
@@ -39,9 +37,8 @@ from clew.testing.store_contract.samples import (
 )
 from clew.testing.store_contract.search import SearchContract
 from clew.testing.store_contract.thread_views import ThreadViewContract
-from clew.testing.store_contract.threads import ThreadContract
+from clew.testing.store_contract.threads import ThreadContract, TurnContract
 from clew.testing.store_contract.transactions import TransactionContract
-from clew.testing.store_contract.turns import TurnContract
 
 __all__ = [
     "ODD_TEXTS",

@@ -1,4 +1,4 @@
-"""Runs and their attempts: how they end, how they are cancelled, what they add up to."""
+"""Runs with their attempts, events and questions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ from typing import Any
 from clew.core.costs.usage import Usage
 from clew.core.ids import AttemptId, RunId, SessionId
 from clew.core.record import replace
+from clew.core.runs.events import (
+    Event,
+    MessageSaid,
+    QuestionAnswered,
+    QuestionAsked,
+    QuestionWithdrawn,
+    RunEnded,
+    TextStreamed,
+    ToolStarted,
+)
+from clew.core.runs.permissions import Answer
+from clew.core.runs.question import QuestionState
 from clew.core.runs.run import LIVE, Attempt, IllegalStatus, RunStatus
-from clew.errors import NotFound
+from clew.errors import Conflict, NotFound
 from clew.store.store import Store
 from clew.testing.store_contract.samples import ODD_TEXTS, OWNER, a_run, a_thread, raises
 
@@ -155,3 +167,111 @@ class RunContract:
         store.runs.create(a_run("elsewhere", "thread-2", context_tokens=4, ended_at=8.0))
         found = store.runs.last_measured("thread-1", "claude")
         assert found is not None and found.id == "late"
+
+
+class EventContract:
+    def test_events_come_back_as_they_were(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        given = [
+            (1, 1.5, TextStreamed(ODD_TEXTS[4])),
+            (2, 2.5, ToolStarted("t", "Bash", {"command": "ls \0", "n": [1, {"deep": None}]})),
+            (4, 3.5, MessageSaid("\0", "m")),
+            (5, 4.5, RunEnded("answered", "success", Usage(1, 2, 3, 4), 0.5)),
+        ]
+        store.events.append("run-1", given)
+        assert [(stored.seq, stored.at, stored.event) for stored in store.events.of_run("run-1")] == given
+        assert [stored.kind for stored in store.events.of_run("run-1", after_seq=2)] == ["message_said", "run_ended"]
+        assert (
+            store.events.last_seq("run-1") == 5
+            and store.events.last_seq("nothing") == 0
+            and store.events.of_run("nothing") == []
+        )
+
+    def test_nothing_comes_after_the_end_of_a_run(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        store.events.append("run-1", [(1, 1.0, RunEnded("answered", "success"))])
+        store.events.append("run-1", [(2, 2.0, ToolStarted("t", "Bash", {})), (3, 2.0, TextStreamed("late"))])
+        assert [stored.kind for stored in store.events.of_run("run-1")] == ["run_ended"]
+
+    def test_an_event_sent_twice_is_stored_once(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        store.events.append("run-1", [(1, 1.0, TextStreamed("a")), (2, 2.0, TextStreamed("b"))])
+        store.events.append("run-1", [(2, 9.0, TextStreamed("again")), (3, 3.0, TextStreamed("c"))])
+        store.events.append("run-1", [])
+        assert [stored.body["text"] for stored in store.events.of_run("run-1")] == ["a", "b", "c"]
+        with raises(NotFound):
+            store.events.append("nothing", [(1, 1.0, TextStreamed("a"))])
+
+
+def asked(id: str = "q", **input: object) -> QuestionAsked:
+    return QuestionAsked(id, "Bash", input, is_form=False)
+
+
+def tell(store: Store, *events: Event, run: str = "run-1") -> None:
+    first = store.events.last_seq(run) + 1
+    store.events.append(run, [(first + n, float(first + n), event) for n, event in enumerate(events)])
+
+
+class QuestionContract:
+    def test_a_question_is_open_from_the_event_that_asks_to_the_one_that_answers(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        tell(store, asked(command=ODD_TEXTS[4], n=[1]))
+        [question] = store.questions.open("thread-1")
+        assert (question.id, question.run_id, question.thread_id, question.tool) == ("q", "run-1", "thread-1", "Bash")
+        assert question.input == {"command": ODD_TEXTS[4], "n": [1]}
+        assert question.is_open and question.asked_at == 1.0
+        assert store.questions.open() == [question] and store.questions.open("nobody") == []
+        tell(store, QuestionAnswered("q", True))
+        closed = store.questions.require("run-1", "q")
+        assert (closed.state, closed.allowed, closed.answered_at) == (QuestionState.ANSWERED, True, 2.0)
+        assert store.questions.open() == []
+
+    def test_one_that_is_withdrawn_or_whose_run_ends_is_asked_no_more(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        tell(store, asked("a"), asked("b"), QuestionWithdrawn("a"))
+        assert [question.id for question in store.questions.open()] == ["b"]
+        tell(store, RunEnded("cancelled", "cancelled"))
+        assert [question.state for question in store.questions.of_run("run-1")] == ["withdrawn", "withdrawn"]
+
+    def test_one_whose_run_was_interrupted_stays_open_until_the_person_goes_on(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        store.runs.create(a_run("run-2"))
+        tell(store, asked(), RunEnded("interrupted", "killed"))
+        assert [question.id for question in store.questions.open()] == ["q"]
+        store.questions.withdraw_earlier("thread-1", "run-1", 5.0)
+        assert store.questions.open(), "a run does not withdraw its own"
+        store.questions.withdraw_earlier("thread-1", "run-2", 5.0)
+        assert store.questions.open() == []
+
+    def test_the_first_answer_counts(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        tell(store, asked())
+        answer = Answer(allow=True, message=ODD_TEXTS[3], answers={"Which?": ODD_TEXTS[4]})
+        replied = store.questions.reply("run-1", "q", answer, 7.0)
+        assert replied.reply == answer and not replied.is_open
+        with raises(Conflict):
+            store.questions.reply("run-1", "q", Answer(allow=False), 8.0)
+        assert store.questions.require("run-1", "q").reply == answer
+        with raises(NotFound):
+            store.questions.reply("run-1", "nothing", answer, 8.0)
+        tell(store, QuestionAnswered("q", True))
+        with raises(Conflict):
+            store.questions.reply("run-1", "q", answer, 9.0)
+
+    def test_an_answer_on_its_way_is_not_withdrawn_by_the_next_prompt(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        tell(store, asked())
+        store.questions.reply("run-1", "q", Answer(allow=True), 7.0)
+        store.questions.withdraw_earlier("thread-1", "run-2", 8.0)
+        [waiting] = store.questions.open("thread-1")
+        store.questions.close(waiting, QuestionState.ANSWERED, 9.0, allowed=True)
+        assert store.questions.open() == []
+        assert store.questions.require("run-1", "q").allowed
