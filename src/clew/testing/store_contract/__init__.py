@@ -1,6 +1,7 @@
-"""What every store must do, as tests: for ours on each database, and for yours.
+"""Tests of what every store must do: Clew runs them on each of its databases, and you can run them on your store.
 
-Subclass it in a test module and give it a `store` fixture that yields a new, empty store and closes it afterwards:
+Subclass `StoreContract` in a test module, and give it a `store` fixture that yields a new, empty store and closes it
+afterwards:
 
     class TestMyStore(StoreContract):
         @pytest.fixture
@@ -8,8 +9,8 @@ Subclass it in a test module and give it a `store` fixture that yields a new, em
             with open_store(tmp_path / "clew.db") as store:
                 yield store
 
-Nothing here needs pytest but that fixture: the checks are plain asserts. Concurrency between processes and broken disks
-are not in it, because how to bring them about depends on the database.
+Only that fixture needs pytest: the checks are plain asserts. They do not cover concurrency between processes and broken
+disks, because how to cause these depends on the database.
 """
 
 from __future__ import annotations
@@ -89,4 +90,4 @@ class StoreContract(
     KeyValueContract,
     TransactionContract,
 ):
-    """All of it."""
+    """The whole contract."""

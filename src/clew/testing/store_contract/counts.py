@@ -1,4 +1,4 @@
-"""Counts of the whole store: by host, by status."""
+"""Counts over the whole store: by host, by status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clew.testing.store_contract.samples import a_run, a_thread
 
 
 class CountContract:
-    def test_ended_runs_add_up_by_the_kind_of_their_thread(self, store: Store) -> None:
+    def test_ended_runs_are_summed_by_the_kind_of_their_thread(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.threads.create(a_thread("thread-2", "other", kind="review"))
         answered: dict[str, Any] = {

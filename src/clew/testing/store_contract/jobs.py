@@ -1,4 +1,4 @@
-"""Jobs: as they were, in their order, only where their status leads; workers and their heartbeats."""
+"""Jobs: their fields, their order, the changes of status that are allowed; workers and their heartbeats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def a_job(id: str = "job-1", **changes: Any) -> Job:
 
 
 class JobContract:
-    def test_a_job_comes_back_as_it_was(self, store: Store) -> None:
+    def test_a_job_is_read_back_unchanged(self, store: Store) -> None:
         store.threads.create(a_thread())
         job = a_job(
             prompt=ODD_TEXTS[4],
@@ -42,7 +42,7 @@ class JobContract:
         with raises(NotFound):
             store.jobs.create(a_job("job-2", thread_id="nobody"))
 
-    def test_a_job_goes_only_where_its_status_leads(self, store: Store) -> None:
+    def test_a_job_changes_its_status_only_as_the_table_allows(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.jobs.create(a_job())
         store.jobs.update("job-1", status=JobStatus.RUNNING, worker="w", runs=1)
@@ -56,7 +56,7 @@ class JobContract:
         with raises(NotFound):
             store.jobs.update("nothing", runs=1)
 
-    def test_jobs_of_one_key_stand_in_line(self, store: Store) -> None:
+    def test_jobs_of_one_key_are_queued_in_order(self, store: Store) -> None:
         store.threads.create(a_thread())
         for number in range(3):
             store.jobs.create(a_job(f"job-{number}", key="k"))
@@ -76,7 +76,7 @@ class JobContract:
             "job-1",
         ]
 
-    def test_a_worker_claims_what_may_begin_and_nobody_has(self, store: Store) -> None:
+    def test_a_worker_claims_jobs_that_may_start_and_are_not_claimed(self, store: Store) -> None:
         store.threads.create(a_thread())
         for number in range(3):
             store.jobs.create(a_job(f"k-{number}", key="k"))
@@ -99,7 +99,7 @@ class JobContract:
         assert store.jobs.claimable(90.0, 9) == ["k-0", "later", "too-late"], "what a dead worker had"
         assert store.jobs.claimed_by("v") == ["free", "of-a-hook"]
 
-    def test_the_next_job_of_a_key_may_begin_when_the_one_before_it_is_over(self, store: Store) -> None:
+    def test_the_next_job_of_a_key_may_start_when_the_one_before_it_has_ended(self, store: Store) -> None:
         store.threads.create(a_thread())
         for number in range(4):
             store.jobs.create(a_job(f"k-{number}", key="k"))
@@ -127,7 +127,7 @@ class JobContract:
         store.jobs.update("k-3", status=JobStatus.CANCELLED)
         assert may_begin() == [] and not store.jobs.any_unfinished()
 
-    def test_a_job_that_goes_with_its_thread_leaves_the_line(self, store: Store) -> None:
+    def test_a_job_that_is_deleted_with_its_thread_leaves_the_queue(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.threads.create(a_thread("thread-2", "other"))
         store.jobs.create(a_job("one", key="k"))
@@ -136,17 +136,17 @@ class JobContract:
         store.threads.delete("thread-1")
         assert store.jobs.claimable(0.0, 9) == ["two"]
 
-    def test_a_line_that_nobody_leads_is_put_right(self, store: Store) -> None:
-        """As two transactions leave it that did not see each other."""
+    def test_a_queue_without_a_first_job_is_repaired(self, store: Store) -> None:
+        """Two transactions that did not see each other leave such a queue."""
         store.threads.create(a_thread())
         for number in range(5):
             store.jobs.create(a_job(f"k-{number}", key="k" if number < 4 else "other"))
         store.database.session().connection.execute("UPDATE job_line SET is_next = 0")
         assert store.jobs.claimable(0.0, 9) == []
-        looks = [store.jobs.repair_queue(0, 2)]
-        while looks[-1]:
-            looks.append(store.jobs.repair_queue(looks[-1], 2))
-        assert len(looks) == 3 and store.jobs.claimable(0.0, 9) == ["k-0", "k-4"]
+        steps = [store.jobs.repair_queue(0, 2)]
+        while steps[-1]:
+            steps.append(store.jobs.repair_queue(steps[-1], 2))
+        assert len(steps) == 3 and store.jobs.claimable(0.0, 9) == ["k-0", "k-4"]
 
     def test_markers_are_kept_in_order(self, store: Store) -> None:
         store.threads.create(a_thread())
@@ -165,7 +165,7 @@ class JobContract:
         assert store.jobs.markers("job-1", limit=2) == known[1:], "the newest"
         assert store.jobs.markers("nothing") == []
 
-    def test_workers_are_known_until_they_are_forgotten(self, store: Store) -> None:
+    def test_workers_are_listed_until_they_are_removed(self, store: Store) -> None:
         worker = StoredWorker("w", OWNER, 4, 1.0, 1.0, None)
         store.workers.save(worker)
         store.workers.save(StoredWorker("v", OTHER, 1, 2.0, 2.0, None, hooks_only=True))

@@ -1,4 +1,4 @@
-"""Leases and slots: held by one, lost when they expire."""
+"""Leases and slots: each has one holder, which loses it some time after it expires."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from clew.testing.store_contract.samples import OTHER, OWNER, raises
 
 
 class LeaseContract:
-    def test_time_goes_forward_for_all_alike(self, store: Store) -> None:
-        """By a clock that all users of the store share, inside a transaction and outside."""
+    def test_all_users_of_the_store_share_one_clock(self, store: Store) -> None:
+        """Inside a transaction and outside."""
         before = store.leases.time(time.time)
         with store.transaction():
             inside = store.leases.time(time.time)
         assert before <= inside <= store.leases.time(time.time)
 
-    def test_a_lease_is_held_by_one(self, store: Store) -> None:
+    def test_a_lease_has_one_holder(self, store: Store) -> None:
         held = store.leases.acquire("key", token="t-1", owner=OWNER, run_id="run-1", now=100.0, ttl_s=10.0)
         assert held is not None and held == store.leases.find("key")
         assert (held.owner, held.run_id, held.acquired_at, held.expires_at) == (OWNER, "run-1", 100.0, 110.0)
@@ -31,21 +31,21 @@ class LeaseContract:
 
     def test_an_expired_lease_is_lost_once_another_takes_it(self, store: Store) -> None:
         store.leases.acquire("key", token="t-1", owner=OWNER, run_id=None, now=100.0, ttl_s=10.0)
-        assert store.leases.renew("t-1", 111.0, 10.0)  # late, but nobody took it
+        assert store.leases.renew("t-1", 111.0, 10.0)  # it had expired, but nobody had taken it
         assert store.leases.acquire("key", token="t-2", owner=OTHER, run_id=None, now=120.0, ttl_s=10.0) is None
         assert store.leases.acquire("key", token="t-2", owner=OTHER, run_id=None, now=121.0, ttl_s=10.0) is not None
         assert not store.leases.renew("t-1", 122.0, 10.0) and not store.leases.release("t-1")
         lease = store.leases.find("key")
         assert lease is not None and (lease.token, lease.owner) == ("t-2", OTHER)
 
-    def test_a_dead_holders_lease_is_taken_only_while_it_is_still_his(self, store: Store) -> None:
+    def test_the_lease_of_a_dead_holder_is_taken_only_while_it_still_holds_it(self, store: Store) -> None:
         store.leases.acquire("key", token="t-1", owner=OWNER, run_id=None, now=100.0, ttl_s=99.0)
         terms: dict[str, Any] = {"owner": OTHER, "run_id": None, "now": 101.0, "ttl_s": 10.0}
         taken = store.leases.take("key", old_token="t-1", token="t-2", **terms)
         assert taken is not None and store.leases.find("key") == taken and taken.token == "t-2"
         assert store.leases.take("key", old_token="t-1", token="t-3", **terms) is None
         assert not store.leases.renew("t-1", 102.0, 10.0) and store.leases.renew("t-2", 102.0, 10.0)
-        with raises(UsageError):  # one token, one lease
+        with raises(UsageError):  # a token can hold only one lease
             store.leases.acquire("other", token="t-2", **terms)
 
     def test_slots_are_counted(self, store: Store) -> None:

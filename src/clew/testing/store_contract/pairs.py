@@ -1,4 +1,4 @@
-"""Pairs: as they were, under a name of their own, with their rounds and files, and gone with either thread."""
+"""Pairs: their fields, unique names, rounds and files; they are deleted with either thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def a_pair(pair_id: str = "pair-1", **changes: Any) -> Pair:
 
 
 class PairContract:
-    def test_a_pair_comes_back_as_it_was(self, store: Store) -> None:
+    def test_a_pair_is_read_back_unchanged(self, store: Store) -> None:
         _threads(store)
         odd = a_pair(
             task=ODD_TEXTS[1],
@@ -59,7 +59,7 @@ class PairContract:
             store.pairs.create(a_pair("pair-1", name="other"))
 
     def test_a_threads_name_is_taken_too(self, store: Store) -> None:
-        """Commands take either by its name."""
+        """Commands accept the name of a thread or of a pair, so both share one set of names."""
         _threads(store)
         store.threads.create(a_thread("chat", "login"))
         made = store.pairs.create(a_pair(name="login"))
@@ -70,7 +70,7 @@ class PairContract:
             store.pairs.rename(made.id, "login", hint=None)
         assert store.pairs.require(made.id).name == "login-2"
 
-    def test_those_last_used_come_first(self, store: Store) -> None:
+    def test_the_last_used_pairs_are_listed_first(self, store: Store) -> None:
         _threads(store)
         for number in range(3):
             store.pairs.create(a_pair(f"pair-{number}", updated_at=float(number), cwd="/a" if number else "/b"))
@@ -79,7 +79,7 @@ class PairContract:
         store.pairs.update("pair-0", at=9.0)
         assert [pair.id for pair in store.pairs.recent(limit=1)] == ["pair-0"]
 
-    def test_rounds_and_files_come_back_as_they_were(self, store: Store) -> None:
+    def test_rounds_and_files_are_read_back_unchanged(self, store: Store) -> None:
         from clew.store.rows.pairs import KeptFile, KeptFiles
 
         _threads(store)
@@ -106,7 +106,7 @@ class PairContract:
         store.pairs.keep_files("pair-1", None)
         assert store.pairs.files("pair-1") is None
 
-    def test_a_pair_is_archived_and_gone_with_either_thread(self, store: Store) -> None:
+    def test_a_pair_is_archived_and_deleted_with_either_thread(self, store: Store) -> None:
         _threads(store)
         for place, thread_id in enumerate(("thread-1", "thread-2")):
             store.pairs.create(a_pair(f"pair-{place}"))

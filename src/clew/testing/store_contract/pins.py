@@ -1,4 +1,4 @@
-"""Pins: what they hold, and how they may move."""
+"""Pins: their fields, the owner of a session, and the changes of state that are allowed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clew.testing.store_contract.samples import a_pin, a_thread, absorbed, raise
 
 
 class PinContract:
-    def test_a_pin_comes_back_as_it_was(self, store: Store) -> None:
+    def test_a_pin_is_read_back_unchanged(self, store: Store) -> None:
         store.threads.create(a_thread())
         pin = a_pin(
             absorbed=(*absorbed("t-1", "t-2"), Absorbed(TurnId("t-3"), None)),
@@ -34,7 +34,7 @@ class PinContract:
         with raises(NotFound):
             store.pins.save(a_pin("pin-2", thread_id="nobody"))
 
-    def test_a_borrowed_session_is_its_own_threads(self, store: Store) -> None:
+    def test_a_borrowed_session_still_belongs_to_its_own_thread(self, store: Store) -> None:
         store.threads.create(a_thread())
         own, borrowed = a_pin(state=PinState.GOOD), a_pin("pin-2", session_id="session-of-pin-1", borrowed_at="message")
         store.pins.save(own)
@@ -44,7 +44,7 @@ class PinContract:
         store.pins.save(replace(borrowed, borrowed_at="earlier"))
         assert store.pins.of_thread("thread-1")[1].borrowed_at == "earlier"
 
-    def test_a_session_stays_with_its_owner_whoever_gave_it_up_since(self, store: Store) -> None:
+    def test_a_session_stays_with_its_owner_after_others_gave_it_up(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.threads.create(a_thread("thread-2", "copy"))
         own = a_pin(state=PinState.GOOD, created_at=1.0)
@@ -58,7 +58,7 @@ class PinContract:
         assert store.pins.of_session(own.session_id) is None
         assert store.pins.of_session(own.session_id, retired=True) == given_up
 
-    def test_a_session_that_is_given_up_is_nobodys_but_may_still_be_copied(self, store: Store) -> None:
+    def test_a_session_that_is_given_up_has_no_owner_and_may_still_be_copied(self, store: Store) -> None:
         store.threads.create(a_thread())
         given_up = [a_pin(f"pin-{n}", session_id="s", state=state) for n, state in enumerate(PinState)]
         kept = [a_pin("borrows", session_id="s", borrowed_at="message"), a_pin("another", session_id="t")]
@@ -71,7 +71,7 @@ class PinContract:
         assert {id for id in states if states[id] is PinState.RETIRED} == {pin.id for pin in given_up} - {poisoned.id}
         assert store.pins.of_session("s") == poisoned
 
-    def test_pins_are_oldest_first_in_the_order_they_were_saved(self, store: Store) -> None:
+    def test_pins_are_listed_in_the_order_in_which_they_were_saved(self, store: Store) -> None:
         store.threads.create(a_thread())
         for id in ("pin-b", "pin-a", "pin-c"):
             store.pins.save(a_pin(id))
@@ -96,7 +96,7 @@ class PinContract:
             assert store.pins.of_thread("thread-1")[0].absorbed == held
         assert store.check() == []
 
-    def test_a_pin_moves_by_the_table_whoever_writes(self, store: Store) -> None:
+    def test_a_pin_changes_its_state_only_as_the_table_allows(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.pins.save(a_pin())
         store.pins.save(a_pin(state=PinState.POISONED, absorbed=absorbed("1")))

@@ -1,4 +1,4 @@
-"""Reviews: ids by day, rounds as they were, what a round compared beside it, and gone with their thread."""
+"""Reviews: ids by day, rounds with their diffs; they are deleted with their thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from clew.store.store import Store
 from clew.testing.store_contract.samples import ODD_TEXTS, OWNER, a_thread, raises
 
 DAY = "2026-01-02"
-# Names of files and words of a model: a half of a pair may stand in them, two in a row are one character.
+# File names and texts of a model may contain one half of a surrogate pair. Two halves in a row would be one character.
 ODD = (*ODD_TEXTS[1:4], "a byte \udcff that is no character", *ODD_TEXTS[5:])
 
 
@@ -39,7 +39,7 @@ def a_round(number: int = 1, review_id: str = f"{DAY}-001", **changes: Any) -> R
 
 
 class ReviewContract:
-    def test_a_review_comes_back_as_it_was_under_the_next_id_of_its_day(self, store: Store) -> None:
+    def test_a_review_is_read_back_unchanged_under_the_next_id_of_its_day(self, store: Store) -> None:
         store.threads.create(a_thread())
         odd = a_review(
             scope=Scope.STAGED, base=ODD_TEXTS[2], paths=ODD_TEXTS[1:], focus=ODD_TEXTS[4], imported_from=ODD_TEXTS[3]
@@ -79,7 +79,7 @@ class ReviewContract:
         assert [each.id for each in store.reviews.newest(top="/project-1")] == [ids[1], ids[3]]
         assert (store.reviews.count(), store.reviews.count(top="/project-0"), store.reviews.count(top="/")) == (5, 3, 0)
 
-    def test_a_round_comes_back_as_it_was(self, store: Store) -> None:
+    def test_a_round_is_read_back_unchanged(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.reviews.create(a_review(), DAY)
         finding = Finding("F1", Severity.HIGH, ODD[1], 3, ODD[3], ODD[4], ODD[5])
@@ -112,7 +112,7 @@ class ReviewContract:
         with raises(NotFound):
             store.reviews.add_round(a_round(review_id="nothing"), diff="", files={})
 
-    def test_what_a_round_compared_is_kept_to_the_byte(self, store: Store) -> None:
+    def test_the_diff_of_a_round_is_kept_to_the_byte(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.reviews.create(a_review(), DAY)
         diff = "".join(ODD_TEXTS) + "+x\n" * 100_000
@@ -125,7 +125,7 @@ class ReviewContract:
             with raises(NotFound):
                 look(f"{DAY}-001", 2)
 
-    def test_a_round_changes_and_what_it_compared_does_not(self, store: Store) -> None:
+    def test_a_round_is_updated_and_its_diff_is_not(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.reviews.create(a_review(), DAY)
         for number in (1, 2):
@@ -169,7 +169,7 @@ class ReviewContract:
         assert [each.started_at for each in store.reviews.all_rounds(since=103.0)] == [103.0, 201.0, 202.0, 203.0]
         assert store.reviews.all_rounds(since=1000.0) == []
 
-    def test_a_review_goes_with_its_thread(self, store: Store) -> None:
+    def test_a_review_is_deleted_with_its_thread(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.threads.create(a_thread("thread-2", "other"))
         store.reviews.create(a_review(), DAY)

@@ -26,7 +26,7 @@ from clew.testing.store_contract.samples import ODD_TEXTS, OWNER, a_run, a_threa
 
 
 class RunContract:
-    def test_a_run_comes_back_as_it_was(self, store: Store) -> None:
+    def test_a_run_is_read_back_unchanged(self, store: Store) -> None:
         store.threads.create(a_thread())
         run = a_run(
             model="opus",
@@ -80,7 +80,7 @@ class RunContract:
     def test_runs_are_found_by_thread_and_status_newest_first(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.threads.create(a_thread("thread-2", "other"))
-        for number in range(6):  # all at the same instant: the order of creation decides
+        for number in range(6):  # all have the same time, so the order of creation decides
             store.runs.create(a_run(f"run-{number}"))
         store.runs.create(a_run("run-other", "thread-2", created_at=5.0))
         store.runs.update("run-1", status=RunStatus.RUNNING)
@@ -92,18 +92,18 @@ class RunContract:
         assert live == ["run-5", "run-4", "run-3", "run-1", "run-0"]
         assert [run.id for run in store.runs.newest(statuses=LIVE, limit=2)] == ["run-other", "run-5"]
 
-    def test_a_cancel_reaches_a_live_run_only(self, store: Store) -> None:
+    def test_only_a_live_run_can_be_cancelled(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.runs.create(a_run())
         assert not store.runs.cancel_requested("run-1")
         assert store.runs.request_cancel("run-1", 5.0) and store.runs.request_cancel("run-1", 6.0)
         assert store.runs.cancel_requested("run-1") and store.runs.require("run-1").cancel_requested
         store.runs.update("run-1", status=RunStatus.RUNNING)
-        assert store.runs.cancel_requested("run-1")  # an update that knows nothing of it does not undo it
+        assert store.runs.cancel_requested("run-1")  # an update of other fields does not undo the request
         store.runs.update("run-1", status=RunStatus.CANCELLED)
         assert not store.runs.request_cancel("run-1", 7.0) and not store.runs.request_cancel("nothing", 7.0)
 
-    def test_attempts_come_back_in_order(self, store: Store) -> None:
+    def test_attempts_are_read_back_in_order(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.runs.create(a_run())
         first = Attempt(AttemptId("z"), RunId("run-1"), 1, SessionId("s-1"), "uuid-1", True, started_at=1.0)
@@ -118,7 +118,7 @@ class RunContract:
         with raises(NotFound):
             store.runs.update_attempt("nothing", pid=1)
 
-    def test_stats_add_up(self, store: Store) -> None:
+    def test_stats_are_summed(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.threads.create(a_thread("thread-2", "other"))
         resumed: dict[str, Any] = {
@@ -148,7 +148,7 @@ class RunContract:
         assert sum(row.unpriced_runs for row in store.runs.stats()) == 1, "tokens, and no price"
         assert store.runs.stats(thread_id="nobody") == []
 
-    def test_stats_are_told_by_day(self, store: Store) -> None:
+    def test_stats_are_grouped_by_day(self, store: Store) -> None:
         store.threads.create(a_thread())
         day_s = 86_400.0
         moments = [2 * day_s, 2 * day_s + 1, 3 * day_s - 0.001, 3 * day_s, 3 * day_s + 0.5, 20_000 * day_s - 0.25]
@@ -170,7 +170,7 @@ class RunContract:
 
 
 class EventContract:
-    def test_events_come_back_as_they_were(self, store: Store) -> None:
+    def test_events_are_read_back_unchanged(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.runs.create(a_run())
         given = [
@@ -210,7 +210,7 @@ def asked(id: str = "q", **input: object) -> QuestionAsked:
     return QuestionAsked(id, "Bash", input, is_form=False)
 
 
-def tell(store: Store, *events: Event, run: str = "run-1") -> None:
+def append(store: Store, *events: Event, run: str = "run-1") -> None:
     first = store.events.last_seq(run) + 1
     store.events.append(run, [(first + n, float(first + n), event) for n, event in enumerate(events)])
 
@@ -219,30 +219,30 @@ class QuestionContract:
     def test_a_question_is_open_from_the_event_that_asks_to_the_one_that_answers(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.runs.create(a_run())
-        tell(store, asked(command=ODD_TEXTS[4], n=[1]))
+        append(store, asked(command=ODD_TEXTS[4], n=[1]))
         [question] = store.questions.open("thread-1")
         assert (question.id, question.run_id, question.thread_id, question.tool) == ("q", "run-1", "thread-1", "Bash")
         assert question.input == {"command": ODD_TEXTS[4], "n": [1]}
         assert question.is_open and question.asked_at == 1.0
         assert store.questions.open() == [question] and store.questions.open("nobody") == []
-        tell(store, QuestionAnswered("q", True))
+        append(store, QuestionAnswered("q", True))
         closed = store.questions.require("run-1", "q")
         assert (closed.state, closed.allowed, closed.answered_at) == (QuestionState.ANSWERED, True, 2.0)
         assert store.questions.open() == []
 
-    def test_one_that_is_withdrawn_or_whose_run_ends_is_asked_no_more(self, store: Store) -> None:
+    def test_a_question_is_closed_when_it_is_withdrawn_or_its_run_ends(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.runs.create(a_run())
-        tell(store, asked("a"), asked("b"), QuestionWithdrawn("a"))
+        append(store, asked("a"), asked("b"), QuestionWithdrawn("a"))
         assert [question.id for question in store.questions.open()] == ["b"]
-        tell(store, RunEnded("cancelled", "cancelled"))
+        append(store, RunEnded("cancelled", "cancelled"))
         assert [question.state for question in store.questions.of_run("run-1")] == ["withdrawn", "withdrawn"]
 
-    def test_one_whose_run_was_interrupted_stays_open_until_the_person_goes_on(self, store: Store) -> None:
+    def test_a_question_of_an_interrupted_run_stays_open_until_the_next_prompt(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.runs.create(a_run())
         store.runs.create(a_run("run-2"))
-        tell(store, asked(), RunEnded("interrupted", "killed"))
+        append(store, asked(), RunEnded("interrupted", "killed"))
         assert [question.id for question in store.questions.open()] == ["q"]
         store.questions.withdraw_earlier("thread-1", "run-1", 5.0)
         assert store.questions.open(), "a run does not withdraw its own"
@@ -252,7 +252,7 @@ class QuestionContract:
     def test_the_first_answer_counts(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.runs.create(a_run())
-        tell(store, asked())
+        append(store, asked())
         answer = Answer(allow=True, message=ODD_TEXTS[3], answers={"Which?": ODD_TEXTS[4]})
         replied = store.questions.reply("run-1", "q", answer, 7.0)
         assert replied.reply == answer and not replied.is_open
@@ -261,14 +261,14 @@ class QuestionContract:
         assert store.questions.require("run-1", "q").reply == answer
         with raises(NotFound):
             store.questions.reply("run-1", "nothing", answer, 8.0)
-        tell(store, QuestionAnswered("q", True))
+        append(store, QuestionAnswered("q", True))
         with raises(Conflict):
             store.questions.reply("run-1", "q", answer, 9.0)
 
-    def test_an_answer_on_its_way_is_not_withdrawn_by_the_next_prompt(self, store: Store) -> None:
+    def test_an_answer_that_is_being_delivered_is_not_withdrawn_by_the_next_prompt(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.runs.create(a_run())
-        tell(store, asked())
+        append(store, asked())
         store.questions.reply("run-1", "q", Answer(allow=True), 7.0)
         store.questions.withdraw_earlier("thread-1", "run-2", 8.0)
         [waiting] = store.questions.open("thread-1")

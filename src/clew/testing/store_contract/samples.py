@@ -1,4 +1,4 @@
-"""What the contracts store: records with short names, and texts that have broken a database before."""
+"""Records for the contracts to store, and texts that have broken a database before."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def absorbed(*ids: str) -> tuple[Absorbed, ...]:
 
 @contextmanager
 def raises(kind: type[Exception]) -> Iterator[None]:
-    """As pytest's, which whoever ships a store need not have."""
+    """Like `pytest.raises`, so that the contract does not need pytest."""
     try:
         yield
     except kind:

@@ -1,4 +1,4 @@
-"""Finding: a page of threads by age, size or cost, and turns by their words."""
+"""Search: pages of threads by age, size or cost, and turns by their words."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SearchContract:
         assert _found(store, "grüße") == _found(store, "線") == _found(store, "E\u0301a") == ["turn-3"]
         assert _found(store, "nowhere") == []
 
-    def test_a_hit_tells_where_it_is(self, store: Store) -> None:
+    def test_a_hit_has_the_position_of_the_words(self, store: Store) -> None:
         store.threads.create(a_thread())
         text = f"{'before ' * 50}\n\tthe \x1b[31m needle\0 is here, a needle {'after ' * 50}"
         store.turns.add("thread-1", a_turn("turn-1", text, Role.ASSISTANT, agent="claude", model="opus"))
@@ -65,7 +65,7 @@ class SearchContract:
         assert shown[0] == shown[-1] == "…" and "\n" not in shown and len(shown) < 250
         assert [shown[start:end] for start, end in hit.snippet.hits] == ["needle", "needle"]
 
-    def test_rubbish_and_long_queries_are_no_error(self, store: Store) -> None:
+    def test_malformed_and_long_queries_are_not_errors(self, store: Store) -> None:
         _talk(store, "one AND two, NOT three", LONG)
         for query in (*RUBBISH, *ODD_TEXTS, LONG, f'"{LONG}"', "x" * 100_000, "1" * 10_000 + "*"):
             assert isinstance(store.search.turns(query), list), query[:50]
@@ -85,7 +85,7 @@ class SearchContract:
         _talk(store, "alpha again")
         assert _found(store, "alpha") == ["turn-0"]
 
-    def test_what_is_undone_is_not_found(self, store: Store) -> None:
+    def test_what_is_rolled_back_is_not_found(self, store: Store) -> None:
         _talk(store, "alpha")
         try:
             with store.transaction():

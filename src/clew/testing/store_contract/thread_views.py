@@ -1,4 +1,4 @@
-"""What surfaces show: cards, pages, one moment's view, and what changed after a version."""
+"""What surfaces show: summaries, pages, the view of one thread, and the changes after a version."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def talk(store: Store, turns: int) -> None:
 
 
 class ThreadViewContract:
-    def test_a_card_holds_what_a_list_shows(self, store: Store) -> None:
+    def test_a_summary_has_what_a_list_shows(self, store: Store) -> None:
         talk(store, 3)
         store.runs.create(a_run("old", cost_usd=0.25, status=RunStatus.ANSWERED))
         store.runs.create(a_run("queued", created_at=2.0))
@@ -37,7 +37,7 @@ class ThreadViewContract:
         with raises(NotFound):
             store.views.summary("nothing")
 
-    def test_a_search_looks_in_names_directories_and_what_was_said(self, store: Store) -> None:
+    def test_a_search_covers_names_directories_and_turns(self, store: Store) -> None:
         talk(store, 2)
         store.threads.create(a_thread("thread-2", "Other", cwd="/srv/100%_sure", updated_at=20.0))
 
@@ -54,7 +54,7 @@ class ThreadViewContract:
         store.turns.archive("thread-1", "turn-1", inclusive=True, at=30.0, why="truncate")
         assert found("words 1") == []
 
-    def test_pages_are_in_order_and_know_the_whole(self, store: Store) -> None:
+    def test_pages_are_in_order_and_have_the_total(self, store: Store) -> None:
         for number in range(5):
             store.threads.create(a_thread(f"t{number}", f"n{number}", updated_at=float(number)))
         page = store.views.page(limit=2, offset=1)
@@ -68,12 +68,12 @@ class ThreadViewContract:
         before = store.views.thread("maze", before=last.turns[0].position, limit=10)
         assert [view.turn.text for view in before.turns] == [f"words {n}" for n in range(4)] and not before.more
 
-    def test_a_view_shows_how_an_answer_came_about_and_what_is_going_on(self, store: Store) -> None:
+    def test_a_view_has_the_run_of_each_answer_and_the_live_runs(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.runs.create(a_run("done", status=RunStatus.ANSWERED, answer_turn_id="a", reason="first_turn"))
         tools = [ToolStarted("t", "Bash", {}), TextStreamed("x"), ToolStarted("u", "Read", {}), MessageSaid("x")]
         store.events.append("done", [(n, 1.0, event) for n, event in enumerate(tools, 1)])
-        store.events.append("done", [(1, 1.0, tools[0])])  # sent again
+        store.events.append("done", [(1, 1.0, tools[0])])  # the same event again
         store.turns.add("thread-1", a_turn("u", "ask", run_id="done"))
         store.turns.add("thread-1", a_turn("a", "said", Role.ASSISTANT, run_id="done"))
         asked, said = store.views.thread("maze").turns
@@ -95,7 +95,7 @@ class ThreadViewContract:
         shown = [view.run.id for view in store.views.thread("maze").runs]
         assert shown == ["sooner"], "the newest that began, since no turn tells of it"
 
-    def test_every_change_of_a_thread_moves_the_version(self, store: Store) -> None:
+    def test_every_change_of_a_thread_raises_the_version(self, store: Store) -> None:
         talk(store, 4)
         store.threads.create(a_thread("thread-2", "other"))
         steps: list[Callable[[], object]] = [
@@ -123,7 +123,7 @@ class ThreadViewContract:
         store.threads.delete("thread-1")
         assert store.views.changes(before).deleted == ["thread-1"]
 
-    def test_what_was_rolled_back_is_no_change(self, store: Store) -> None:
+    def test_what_was_rolled_back_is_not_a_change(self, store: Store) -> None:
         talk(store, 1)
         before = store.versions.current()
         with raises(ZeroDivisionError), store.transaction():
@@ -140,7 +140,7 @@ class ThreadViewContract:
             store.runs.edit_prompt("run-1", "too late")
         assert store.runs.require("run-1").prompt == "better"
 
-    def test_a_run_that_nobody_carries_out_is_claimed_once(self, store: Store) -> None:
+    def test_a_run_without_an_owner_is_claimed_once(self, store: Store) -> None:
         store.threads.create(a_thread())
         asked = RunOptions(force_fresh=True, enable_resume=False, timeout_s=5.0, lasting=True)
         store.runs.create(a_run(asked=asked))

@@ -17,7 +17,7 @@ from clew.testing.store_contract.samples import ODD_TEXTS, a_pin, a_run, a_threa
 
 
 class ThreadContract:
-    def test_a_thread_comes_back_as_it_was(self, store: Store) -> None:
+    def test_a_thread_is_read_back_unchanged(self, store: Store) -> None:
         thread = a_thread(
             permissions=Permissions.READ_ONLY,
             trust=Trust.PROJECT,
@@ -49,12 +49,12 @@ class ThreadContract:
         store.threads.create(a_thread("thread-1", "m" * 80))
         assert store.threads.create(a_thread("thread-2", "m" * 80)).name == "m" * 78 + "-2"
 
-    def test_a_name_goes_before_an_id(self, store: Store) -> None:
+    def test_a_name_takes_precedence_over_an_id(self, store: Store) -> None:
         store.threads.create(a_thread("first", "second"))
         store.threads.create(a_thread("second", "third"))
         assert store.threads.require("second").id == "first"
 
-    def test_a_missing_thread_hints_at_a_close_name(self, store: Store) -> None:
+    def test_the_error_for_a_missing_thread_suggests_a_similar_name(self, store: Store) -> None:
         store.threads.create(a_thread(name="labyrinth"))
         for asked, hint in (("labyrint", "labyrinth"), ("zzz", "clew threads list")):
             try:
@@ -95,7 +95,7 @@ class ThreadContract:
         changed = store.threads.update("thread-1", at=50.0, model="sonnet", permissions=Permissions.ALL, origin=origin)
         assert changed == a_thread(model="sonnet", permissions=Permissions.ALL, origin=origin, updated_at=50.0)
         assert store.threads.find("maze") == changed
-        assert store.threads.update("thread-1", at=5.0).updated_at == 50.0  # the clock stepped back
+        assert store.threads.update("thread-1", at=5.0).updated_at == 50.0  # the clock was set back
         with raises(UsageError):
             store.threads.update("thread-1", at=60.0, name="other")
         with raises(NotFound):
@@ -138,7 +138,7 @@ class ThreadContract:
 
 
 class TurnContract:
-    def test_turns_come_back_in_order_as_they_were(self, store: Store) -> None:
+    def test_turns_are_read_back_in_order_and_unchanged(self, store: Store) -> None:
         store.threads.create(a_thread())
         user = a_turn("turn-b")
         answer = a_turn("turn-a", "hi", Role.ASSISTANT, agent="claude", model="opus", partial=True, message_id="m")
@@ -158,13 +158,13 @@ class TurnContract:
             store.turns.add("thread-1", a_turn("turn-1", "another"))
         assert store.turns.history("thread-1") == (a_turn("turn-1"),)
 
-    def test_any_text_survives(self, store: Store) -> None:
+    def test_any_text_is_stored_unchanged(self, store: Store) -> None:
         store.threads.create(a_thread())
         for number, text in enumerate((*ODD_TEXTS, "x" * 10_000_000 + "\0")):
             store.turns.add("thread-1", a_turn(f"turn-{number}", text))
             stored = store.turns.find(f"turn-{number}")
             assert stored is not None and stored.text == text
-        for number, text in enumerate(ODD_TEXTS):  # names and keys are texts too
+        for number, text in enumerate(ODD_TEXTS):  # names and keys may contain any text too
             store.key_values.set(f"{number}{text}", text)
         assert [store.key_values.get(f"{number}{text}") for number, text in enumerate(ODD_TEXTS)] == list(ODD_TEXTS)
 
@@ -203,7 +203,7 @@ class TurnContract:
         ]
         assert [stored.archived for stored in store.turns.all("thread-1")] == [False, True, True, True, True, False]
         assert store.turns.find("turn-3") is not None
-        with raises(UsageError):  # what is gone from the history cannot be edited in it
+        with raises(UsageError):  # an archived turn cannot be edited
             store.turns.edit("turn-3", "text", 40.0)
-        with raises(NotFound):  # another thread's turn
+        with raises(NotFound):  # the turn belongs to another thread
             store.turns.archive("thread-2", "turn-0", inclusive=True, at=40.0, why="truncated")

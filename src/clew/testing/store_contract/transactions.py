@@ -1,4 +1,4 @@
-"""Transactions: all or nothing, also inside another; and the store as a whole."""
+"""Transactions: each is written completely or not at all, also a nested one; and checks of the whole store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clew.testing.store_contract.samples import a_thread, a_turn, raises
 
 
 class TransactionContract:
-    def test_all_or_nothing(self, store: Store) -> None:
+    def test_a_transaction_is_written_completely_or_not_at_all(self, store: Store) -> None:
         with raises(ZeroDivisionError), store.transaction():
             store.threads.create(a_thread())
             store.turns.add("thread-1", a_turn("turn-1"))
@@ -19,7 +19,7 @@ class TransactionContract:
             store.turns.add("thread-1", a_turn("turn-1"))
         assert len(store.turns.history("thread-1")) == 1
 
-    def test_what_fails_in_a_savepoint_is_undone_and_no_more(self, store: Store) -> None:
+    def test_a_failure_in_a_savepoint_undoes_only_the_savepoint(self, store: Store) -> None:
         with store.transaction():
             store.threads.create(a_thread())
             with raises(NotFound), store.savepoint():
@@ -39,7 +39,7 @@ class TransactionContract:
             raise ZeroDivisionError
         assert len(store.turns.history("thread-1")) == 1
 
-    def test_what_is_read_again_is_as_it_is_by_now(self, store: Store) -> None:
+    def test_a_second_read_sees_the_writes_since_the_first(self, store: Store) -> None:
         store.key_values.set("x", "1")
         with store.transaction():
             assert (store.key_values.get("x"), store.key_values.get("x")) == ("1", "1")
@@ -56,7 +56,7 @@ class TransactionContract:
             assert store.key_values.get("x") == "4"
 
     def test_half_an_operation_is_never_stored(self, store: Store) -> None:
-        """Whoever catches its error, and says nothing of a savepoint, loses the whole transaction."""
+        """If an operation fails without a savepoint and its error is caught, the whole transaction fails."""
         store.threads.create(a_thread())
         with raises(StoreError), store.transaction():
             with raises(ZeroDivisionError), store.transaction():
@@ -67,7 +67,7 @@ class TransactionContract:
             store.turns.add("nobody", a_turn("turn-1"))
         assert not store.turns.history("thread-1") and store.key_values.get("x") is None
 
-    def test_what_fails_before_it_writes_does_no_harm(self, store: Store) -> None:
+    def test_a_failure_before_a_write_does_not_end_the_transaction(self, store: Store) -> None:
         with store.transaction():
             with raises(NotFound):
                 store.threads.update("nobody", at=1.0, name="x")
@@ -85,7 +85,7 @@ class TransactionContract:
         assert store.lost() is None
         store.ping()
 
-    def test_what_is_undone_is_neither_counted_nor_told(self, store: Store) -> None:
+    def test_what_is_rolled_back_is_neither_counted_nor_notified(self, store: Store) -> None:
         store.threads.create(a_thread())
         before = store.versions.current()
         with store.transaction():
