@@ -1,1 +1,1 @@
-"""What is built on the engine: one package a host. They do not import each other; the linter has the exceptions."""
+"""Programs on the engine, one package for each host. They do not import each other; pyproject.toml lists exceptions."""

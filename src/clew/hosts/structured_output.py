@@ -1,4 +1,4 @@
-"""A structured answer, read from whatever text a model wrote: one JSON object, checked against its type."""
+"""Finds the JSON object in a model's answer, and checks it against a type."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import msgspec
 
 T = TypeVar("T")
 
-# A fence begins its line. No part of the text is searched twice: the fence that ends one block does not begin another.
+# A fence must begin its line. The fence that ends one block cannot begin another, so no text is searched twice.
 _BLOCK = r"(?ms)^[ \t]*```[^\n`]*\n(.*?)\n[ \t]*```"
 
 
 class SchemaMismatch(ValueError):
-    """Its message is written for the model, which is asked again."""
+    """The answer has no object of that type. The message is written for the model, which is asked again."""
 
 
 def parse_json_object(text: str, shape: type[T]) -> T:
-    """The first object in the text of that type. Raises SchemaMismatch."""
+    """The first object of that type in the text. Raises SchemaMismatch."""
     problem = "there is no JSON object in it."
     for candidate in _candidates(text):
         try:
             return msgspec.json.decode(candidate.encode("utf-8", "replace"), type=shape)
-        except msgspec.DecodeError as error:  # a ValidationError is one, too
+        except msgspec.DecodeError as error:  # includes ValidationError
             problem = f"{error}."
         except RecursionError:
             problem = "it is nested too deeply."
@@ -31,9 +31,9 @@ def parse_json_object(text: str, shape: type[T]) -> T:
 
 
 def _candidates(text: str) -> list[str]:
-    """Where the object may be: the whole text, a fenced block (the last first), or from a brace to the last brace.
+    """Where the object may be: the whole text, a fenced block (the last one first), or from a brace to the last brace.
 
-    The lines that begin with a brace are tried too, since there may be braces in the text before the object.
+    It may begin with the first brace, or with a brace at the start of a line if the text before it has braces too.
     """
     found = [text.strip()]
     found += [block.strip() for block in reversed(re.findall(_BLOCK, text))]

@@ -1,4 +1,4 @@
-"""What hosts check before they store anything."""
+"""Checks that hosts make before they store anything."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def existing_dir(path: str) -> str:
 
 
 def named_path(name: str) -> Path:
-    """With `~` expanded. Raises UsageError for the home of an unknown user."""
+    """The path with `~` expanded. Raises UsageError for the home of an unknown user."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -52,7 +52,7 @@ def named_path(name: str) -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """False also for a name that no file can have."""
+    """Also False for a name that no file can have."""
     try:
         return path.is_file()
     except OSError:
@@ -60,7 +60,7 @@ def is_file(path: Path) -> bool:
 
 
 def read_plain(path: Path, most: int) -> bytes:
-    """The content of a plain file, up to one byte more than `most`. Does not wait for a pipe. Raises OSError."""
+    """The content of a plain file, at most `most` + 1 bytes. Does not wait for a pipe. Raises OSError."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
@@ -88,6 +88,6 @@ def single_thread(store: Store, name: str) -> Thread:
 
 
 def named_turn(thread: Thread, history: Iterable[Turn], turn_id: str) -> Turn:
-    """By its id, or an unambiguous beginning of the id. Raises NotFound."""
+    """The turn with that id, or with an id that begins with it unambiguously. Raises NotFound."""
     hint = f"clew threads show {thread.name} lists them with their ids."
     return by_beginning(turn_id, history, lambda turn: turn.id, noun=f"turn of {thread.name}", hint=hint)

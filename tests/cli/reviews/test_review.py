@@ -378,7 +378,7 @@ def test_old_files_are_imported_and_a_bad_one_does_not_stop_the_others(house: An
     done = house.run("review", "import", str(bad), str(good))
     assert done.code == 2
     assert done.out == "2025-07-01-003  1 round, no session: the next round starts fresh\n"
-    assert "bad.json is no review" in done.err
+    assert "bad.json is not a review" in done.err
     again = house.run("review", "import", str(good), "--cwd", ".", "--json")
     assert (again.code, again.json[0]["error"]["code"]) == (2, "conflict")
     shown = house.run("review", "show", "2025-07-01-003")

@@ -1,7 +1,7 @@
-"""How a review's rounds are worded: the rubric (standing text), the first round, the next ones, and asking again.
+"""The prompts of a review: the rubric (standing text), the first round, later rounds, and asking for an answer again.
 
-Whatever comes out of a repository stands between two fence lines that bear a mark which does not occur in it. It is
-data: nothing in it can pose as an instruction, as the end of the fence or as a role heading.
+Text from a repository is between two fence lines with a mark that does not occur in it. It is data: nothing in it can
+pose as an instruction, as the end of the fence or as a role heading.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from clew.core.reviews.review import FileChange, Finding, FindingState, Review, 
 LINE_MAX_CHARS = 2_000
 FILE_MAX_CHARS = 60_000
 DIFF_MAX_CHARS = 300_000
-ROW_MAX_CHARS = 1_000  # of a file's name, of a finding's line
-ROWS_MAX_CHARS = 40_000  # of all names together
+ROW_MAX_CHARS = 1_000  # of one file name or one finding
+ROWS_MAX_CHARS = 40_000  # of one list of names or findings
 
 RUBRIC = """\
 You review changes to a code base, for the person who made them. Look for what is wrong: bugs, lost or corrupted data, \
@@ -39,14 +39,14 @@ withdrawn when it was none or the author is right, else open. In the first round
 
 
 class Fitted(Record):
-    """A diff as it is shown."""
+    """A diff, shortened for a prompt."""
 
     text: str
-    left_out: dict[str, str]  # by path, and why
+    left_out: dict[str, str]  # by path: "cut" or "left out"
 
 
 def fit(diff: str) -> Fitted:
-    """Lines, files and the whole cut to what a model can read; what was cut says so."""
+    """Shortens long lines, long files and the whole diff to what a model can read. Each cut leaves a note."""
     left_out: dict[str, str] = {}
     parts: list[str] = []
     room = DIFF_MAX_CHARS
@@ -65,17 +65,17 @@ def fit(diff: str) -> Fitted:
 
 
 def _files(diff: str) -> list[str]:
-    """Only git's own lines begin so: those of a file's text have a sign before them."""
+    """The diff, split by file. Only git's own lines begin like this; lines of a file have a sign before them."""
     return [f"{part}\n" for part in re.split(r"\n(?=diff --(?:git|cc) )", diff) if part.strip()]
 
 
 def _path(chunk: str) -> str:
-    """Which file a part of a diff is about."""
+    """The path of the file that this part of a diff is about."""
     renamed = re.search(r"^(?:rename|copy) to (.*)$", chunk, re.MULTILINE)
     if renamed is not None:
         return _unquoted(renamed[1])
     names = re.sub(r"^diff --\w+ ", "", chunk.split("\n", 1)[0])
-    second = names[len(names) // 2 + 1 :]  # the same name twice, each after a letter and a slash
+    second = names[len(names) // 2 + 1 :]  # the same name is there twice, each after a letter and a slash
     return _unquoted(second).partition("/")[2] or _unquoted(names)
 
 
@@ -95,8 +95,8 @@ def _short(line: str) -> str:
 
 
 def fenced(text: str, mark: str, kind: str = "data") -> str:
-    """`mark` is random; should it occur in the text all the same, it is taken out."""
-    while mark in text:  # what stood around one may make up another
+    """`mark` is random. If it occurs in the text all the same, it is removed."""
+    while mark in text:  # removing one occurrence may create another
         text = text.replace(mark, "")
     inside = escape(text).rstrip("\n")
     return f"<<<{kind} {mark}\n{inside}\n>>>{kind} {mark}"
@@ -116,7 +116,7 @@ def first_round(
     message: str = "",
     findings: Sequence[Finding] = (),
 ) -> str:
-    """The whole diff. Beyond round 1 when nobody knows what the files were in the rounds before."""
+    """Shows the whole diff. A later round does so too, if the files of the earlier rounds are not known."""
     parts = [f"Round {number}. Review these changes.", _compared(review, base, mark)]
     if message:
         parts.append(f"The author says:\n{message}")
@@ -140,7 +140,7 @@ def next_round(
     base_moved: bool,
     last: int,
 ) -> str:
-    """What changed since round `last`, what became of the findings, what the author says."""
+    """Shows what changed since round `last`, the state of the findings, and the author's message."""
     parts = [f"Round {number}. Look at what has changed since round {last}, and at the findings that are still open."]
     if message:
         parts.append(f"The author says:\n{message}")
@@ -162,7 +162,7 @@ def next_round(
 
 
 def again(wrong: str) -> str:
-    """After an answer that does not fit."""
+    """Asks for the answer again, after one that does not have the required form."""
     return (
         f"Your answer does not fit what was asked for: {wrong}\n\n"
         "Send the whole answer again, as one JSON object of the shape described in the standing instructions, with "
@@ -177,7 +177,7 @@ def _compared(review: Review, base: str | None, mark: str) -> str:
         Scope.UNSTAGED: "the work tree, with what is staged",
     }[review.scope]
     parted = " (where the base and this branch parted)" if review.base else ""
-    names = _rows([_one_line(path) for path in review.paths])  # a shell may have put the names there
+    names = _rows([_one_line(path) for path in review.paths])  # data: a shell may have expanded a pattern
     where = f" Only in:\n{fenced(names, mark)}" if review.paths else ""
     return f"Compared: {with_what}{parted}.{where}"
 
@@ -187,7 +187,7 @@ def _listed(changes: Sequence[FileChange], mark: str) -> str:
 
 
 def _rows(rows: Sequence[str]) -> str:
-    """As many as there is room for."""
+    """As many rows as there is room for, and how many are left out."""
     room = ROWS_MAX_CHARS
     for place, row in enumerate(rows):
         room -= len(row) + 1
@@ -204,7 +204,7 @@ def _line(change: FileChange) -> str:
 
 
 def _findings(findings: Sequence[Finding], changed: Sequence[str] | None, mark: str) -> str:
-    """The open ones in a row each; of the others only what became of them, and why if that was just now."""
+    """Open findings in full. Closed ones with their note if the newest verdicts closed them, else only their ids."""
     newest = max(finding.state_round for finding in findings)
     rows = [_state(finding, changed) for finding in findings if finding.state is FindingState.OPEN]
     for state in (FindingState.FIXED, FindingState.WITHDRAWN):

@@ -1,46 +1,43 @@
-"""A review: rounds over a diff, each with findings; and what became of the findings.
+"""A review: rounds over a diff, and the findings of each round with their states.
 
 A review has a thread. Every round adds a user turn (the diff, or what changed since the last round) and the agent's
-answer, which must fit `ReviewAnswer`. The state of a finding is not stored: it follows from the answers in order.
+answer, which must have the form of `ReviewAnswer`. The state of a finding is not stored: it follows from the answers
+in order.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeVar
 
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.ids import RunId, ThreadId
 from clew.core.record import Record, replace
 from clew.core.runs.run import Owner
 
-T = TypeVar("T")
-
 
 class Severity(StrEnum):
-    CRITICAL = "critical"  # data lost, a hole in security, nothing works
+    CRITICAL = "critical"  # data loss, a vulnerability, or nothing works
     HIGH = "high"  # wrong in ordinary use
-    MEDIUM = "medium"  # wrong at the edges, or hard to live with
-    LOW = "low"  # small, or a matter of care
-    INFO = "info"  # worth knowing, nothing to do
+    MEDIUM = "medium"  # wrong in edge cases, or hard to maintain
+    LOW = "low"  # a small fault
+    INFO = "info"  # worth knowing; nothing needs to be done
 
 
 class FindingState(StrEnum):
-    """What became of a finding."""
-
     OPEN = "open"
     FIXED = "fixed"
-    WITHDRAWN = "withdrawn"  # it was none, or the author's reply convinced the reviewer
+    WITHDRAWN = "withdrawn"  # it was no fault, or the author's reply convinced the reviewer
 
 
 class Scope(StrEnum):
-    """Which changes are looked at."""
+    """Which changes are reviewed."""
 
-    ALL = "all"  # all that is not committed: staged, unstaged and new files; with a base, what is committed since too
+    ALL = "all"  # staged, unstaged and new files; with a base, also the commits since then
     STAGED = "staged"
-    UNSTAGED = "unstaged"  # and new files
+    UNSTAGED = "unstaged"  # also new files
 
 
 class RoundStatus(StrEnum):
@@ -50,23 +47,23 @@ class RoundStatus(StrEnum):
 
 
 class Finding(Record):
-    """One thing that the reviewer found. Ids (`F1`, `F2`, …) count through the review."""
+    """One fault that the reviewer found. Its id (`F1`, `F2`, …) is counted over the whole review."""
 
     id: str
     severity: Severity
     file: str | None
-    line: int | None  # in the file as it was in that round
+    line: int | None  # in the file as it was in `round`
     title: str
     detail: str
     suggestion: str = ""
     round: int = 1
     state: FindingState = FindingState.OPEN
-    state_round: int = 1  # which round said so
-    note: str = ""  # why
+    state_round: int = 1  # the round that set the state
+    note: str = ""  # the reason for the state
 
 
 class FindingVerdict(Record):
-    """What a later round says of an earlier finding."""
+    """What a later round says about an earlier finding."""
 
     id: str
     state: FindingState
@@ -74,7 +71,7 @@ class FindingVerdict(Record):
 
 
 class ReviewAnswer(Record):
-    """What a round's answer came to."""
+    """The reviewer's answer in one round."""
 
     summary: str
     findings: tuple[Finding, ...] = ()
@@ -82,37 +79,37 @@ class ReviewAnswer(Record):
 
 
 class FileChange(Record):
-    """A file in a diff, and how much of it changed."""
+    """A changed file of a diff."""
 
     path: str
     status: str  # A added, M modified, D deleted, R renamed, T another type, …
     added: int | None  # lines; None: binary
     removed: int | None
-    old_path: str | None = None  # of a renamed one
+    old_path: str | None = None  # of a renamed file
     left_out: str | None = None  # why its text is not in the prompt
 
 
 class ReviewRound(Record):
-    """One round, as the store keeps it; the diff and the files' contents are kept beside it."""
+    """One round, as it is stored. The diff and the contents of the files are stored separately."""
 
     review_id: str
     number: int
     status: RoundStatus
     agent: str
     model: str | None
-    owner: Owner  # who carries it out
+    owner: Owner  # the process that carries it out
     message: str = ""  # the author's reply
     base_commit: str | None = None  # what the files were compared with
     head_commit: str | None = None
     changes: tuple[FileChange, ...] = ()
-    changed_since: tuple[str, ...] = ()  # files that are not as they were in the round before
-    run_id: RunId | None = None  # the newest: a second one asked again for an answer that fits
-    first_run_id: RunId | None = None  # the one that showed it
+    changed_since: tuple[str, ...] = ()  # files that changed since the last round
+    run_id: RunId | None = None  # the newest run; a second run asks for the answer again in the required form
+    first_run_id: RunId | None = None  # the run whose prompt has the diff
     runs: int = 0
     session_resumed: bool = False
-    reason: str | None = None  # why fresh
+    reason: str | None = None  # why the session was fresh
     fallback: bool = False
-    session_age_s: float | None = None  # since the model's session had last been used; None: there was none
+    session_age_s: float | None = None  # since the last use of the model's session; None: the model had none
     usage: Usage = NO_USAGE  # of all its runs
     cost_usd: float = 0.0
     prompt_chars: int = 0
@@ -132,15 +129,15 @@ class Review(Record):
     thread_id: ThreadId
     top: str  # the repository's work tree
     scope: Scope = Scope.ALL
-    base: str | None = None  # as it was given
-    paths: tuple[str, ...] = ()  # relative to `top`; none: everything
+    base: str | None = None  # as the user named it
+    paths: tuple[str, ...] = ()  # relative to `top`; empty: everything
     focus: str = ""
-    imported_from: str | None = None  # an older tool's file
+    imported_from: str | None = None  # the file of the older tool
     created_at: float = 0.0
 
 
 def findings_of(rounds: Sequence[ReviewRound]) -> tuple[Finding, ...]:
-    """All findings of a review, oldest first, each in the state that the last word on it gave it."""
+    """All findings of a review, the oldest first, each in the state of the last verdict on it."""
     found: dict[str, Finding] = {}
     for round_ in rounds:
         if round_.answer is None:
@@ -156,7 +153,7 @@ def findings_of(rounds: Sequence[ReviewRound]) -> tuple[Finding, ...]:
 
 
 def numbered(findings: Sequence[Finding], already: int, round_number: int) -> tuple[Finding, ...]:
-    """Fresh findings with their ids and their round."""
+    """New findings with their ids and their round."""
     return tuple(
         replace(finding, id=f"F{already + place}", round=round_number, state_round=round_number)
         for place, finding in enumerate(findings, start=1)
@@ -164,7 +161,7 @@ def numbered(findings: Sequence[Finding], already: int, round_number: int) -> tu
 
 
 class PathUsage(Record):
-    """What rounds of one kind took."""
+    """The usage of a group of rounds."""
 
     rounds: int = 0
     usage: Usage = NO_USAGE
@@ -174,21 +171,20 @@ class PathUsage(Record):
 
 
 class ReviewMeasures(Record):
-    """What all reviews came to. Only rounds that got as far as an agent, and are over, count; of imported ones it is
-    only known that they were."""
+    """Figures about reviews. Only rounds that reached an agent and have ended count. Imported ones have no figures."""
 
     reviews: int = 0
     rounds: int = 0
-    imported: int = 0  # rounds that an older tool had carried out
-    follow_ups: int = 0  # rounds after the first: those that could resume
+    imported: int = 0  # rounds of the older tool
+    follow_ups: int = 0  # rounds after the first, which could resume a session
     resumed: int = 0
-    fallbacks: int = 0  # begun in a session, and ended in a fresh one
+    fallbacks: int = 0  # rounds that began in a resumed session and ended in a fresh one
     failed: int = 0
-    misses: Mapping[str, int] = MappingProxyType({})  # follow-ups that began fresh, by reason
-    expiry_ages_s: tuple[float, ...] = ()  # how old sessions were when they had expired
-    rounds_per_review: Mapping[int, int] = MappingProxyType({})  # so many reviews have so many rounds
+    misses: Mapping[str, int] = MappingProxyType({})  # follow-ups in a fresh session, by reason
+    expiry_ages_s: tuple[float, ...] = ()  # of sessions that had expired
+    rounds_per_review: Mapping[int, int] = MappingProxyType({})  # by number of rounds: how many reviews have it
     by_model: Mapping[str, tuple[int, int]] = MappingProxyType({})  # follow-ups, and how many of them resumed
-    with_resume: PathUsage = PathUsage()  # follow-ups only: first rounds have nothing to resume
+    with_resume: PathUsage = PathUsage()  # follow-ups only, since first rounds have nothing to resume
     without_resume: PathUsage = PathUsage()
 
     @property
@@ -206,13 +202,11 @@ def measure(rounds: Sequence[ReviewRound]) -> ReviewMeasures:
     resumed = [each for each in follow_ups if each.session_resumed]
     fresh = [each for each in follow_ups if not each.session_resumed]
     imported = [each for each in rounds if not each.runs and each.status is RoundStatus.DONE]
-    per_review: dict[str, int] = {}
-    for each in (*ran, *imported):
-        per_review[each.review_id] = per_review.get(each.review_id, 0) + 1
+    per_review = Counter(each.review_id for each in (*ran, *imported))
     by_model: dict[str, tuple[int, int]] = {}
     for each in follow_ups:
-        asked, went_on = by_model.get(each.model or "default", (0, 0))
-        by_model[each.model or "default"] = (asked + 1, went_on + each.session_resumed)
+        asked, resumed_before = by_model.get(each.model or "default", (0, 0))
+        by_model[each.model or "default"] = (asked + 1, resumed_before + each.session_resumed)
     return ReviewMeasures(
         reviews=len(per_review),
         rounds=len(ran),
@@ -221,25 +215,18 @@ def measure(rounds: Sequence[ReviewRound]) -> ReviewMeasures:
         resumed=len(resumed),
         fallbacks=sum(each.fallback for each in follow_ups),
         failed=sum(each.status is RoundStatus.FAILED for each in ran),
-        misses=_counted([each.reason or "unknown" for each in fresh]),
+        misses=Counter(each.reason or "unknown" for each in fresh),
         expiry_ages_s=tuple(
             each.session_age_s for each in fresh if each.reason == "expired" and each.session_age_s is not None
         ),
-        rounds_per_review=_counted(list(per_review.values())),
+        rounds_per_review=Counter(per_review.values()),
         by_model=by_model,
-        with_resume=_path(resumed),
-        without_resume=_path(fresh),
+        with_resume=_usage(resumed),
+        without_resume=_usage(fresh),
     )
 
 
-def _counted(values: Sequence[T]) -> dict[T, int]:
-    counts: dict[T, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    return counts
-
-
-def _path(rounds: Sequence[ReviewRound]) -> PathUsage:
+def _usage(rounds: Sequence[ReviewRound]) -> PathUsage:
     usage = sum((each.usage for each in rounds), NO_USAGE)
     return PathUsage(
         rounds=len(rounds),

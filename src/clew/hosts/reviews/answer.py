@@ -1,4 +1,4 @@
-"""A reviewer's answer, out of whatever the model wrote, checked against its shape."""
+"""Reads a reviewer's answer from the model's text, and checks it against its schema."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Answer(msgspec.Struct):
 
 
 def schema() -> dict[str, Any]:
-    """The shape, as JSON Schema."""
+    """The JSON Schema of an answer."""
     return msgspec.json.schema(_Answer)
 
 
@@ -50,10 +50,7 @@ def check(text: str) -> None:
 def read_answer(text: str, *, already: int, round_number: int, is_file: Callable[[str], bool]) -> ReviewAnswer:
     """`already`: how many findings the review has; `is_file`: whether the diff or the repository has such a path.
     Raises SchemaMismatch."""
-    return _answer(parse_json_object(text, _Answer), already, round_number, is_file)
-
-
-def _answer(found: _Answer, already: int, round_number: int, is_file: Callable[[str], bool]) -> ReviewAnswer:
+    found = parse_json_object(text, _Answer)
     fresh = [
         Finding(
             id="",
@@ -66,7 +63,7 @@ def _answer(found: _Answer, already: int, round_number: int, is_file: Callable[[
         )
         for each in found.findings
     ]
-    known = {f"F{number}" for number in range(1, already + 1)}  # a verdict on any other is about nothing
+    known = {f"F{number}" for number in range(1, already + 1)}  # verdicts on other ids are ignored
     earlier = [
         FindingVerdict(each.id, each.state, (each.note or "").strip()) for each in found.earlier if each.id in known
     ]
@@ -74,7 +71,7 @@ def _answer(found: _Answer, already: int, round_number: int, is_file: Callable[[
 
 
 def _path(file: str | None, is_file: Callable[[str], bool]) -> str | None:
-    """As the repository has it: without the letter that stands before it in the diff, unless that is a folder's."""
+    """The path in the repository. The prefix `a/` or `b/` of a diff is removed, unless it is a real folder."""
     if not file or not file.strip():
         return None
     path = file.strip().removeprefix("./")

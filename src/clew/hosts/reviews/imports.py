@@ -1,10 +1,10 @@
-"""Reviews of an older tool: a JSON file each, with the ids of the sessions that it resumed blindly.
+"""Imports reviews of an older tool. Each is a JSON file with the ids of the sessions that the tool resumed unchecked.
 
     {"reviewId": "2025-07-01-003", "claudeSessionIds": {"opus": "…", "sonnet": "…"}, "rounds": [{…}, …]}
 
-Older ones have a single `claudeSessionId`, the oldest none; some have both, and then a model's own one counts first. A
-session is adopted by reading what its file holds; where there is no file there is nothing to resume, and the rounds as
-the old file tells them become the thread's history.
+Older files have a single `claudeSessionId`, and the oldest have none. If a file has both, the session that is named for
+a model takes precedence. A session is adopted by reading its file. Without a session file there is nothing to resume,
+and the rounds in the old file become the thread's history.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from clew.core.history import Role, Turn
 from clew.core.ids import ThreadId, TurnId
@@ -30,21 +30,23 @@ from clew.core.reviews.review import (
     findings_of,
     numbered,
 )
-from clew.core.thread import Permissions, Thread, Trust, is_safe_argument
+from clew.core.thread import Thread, is_safe_argument
 from clew.engine.engine import Engine
 from clew.engine.sessions import adoption
 from clew.engine.sessions.adoption import FoundSession
 from clew.errors import Conflict, UsageError
 from clew.git.changes import Repository
+from clew.hosts.reviews.reviews import new_mark, review_thread
 from clew.hosts.validation import existing_dir
 from clew.store.store import Store
 
 FILE_MAX_BYTES = 50_000_000
-TEXT_MAX_CHARS = 200_000  # of a round, as a turn
-AGENT = "claude"  # the only one that the old tool knew
-KIND = "review"
-DEFAULT = "default"  # instead of a model's name, in old files too
+TEXT_MAX_CHARS = 200_000  # of a round that becomes a turn
+AGENT = "claude"  # the old tool knew no other
+DEFAULT = "default"  # stands for an unnamed model, also in old files
 
+T = TypeVar("T")
+D = TypeVar("D")
 _ID = re.compile(r"(\d{4}-\d{2}-\d{2})-(\d{3,9})\Z")
 _SEVERITIES = {
     "blocker": Severity.CRITICAL,
@@ -59,22 +61,22 @@ _SEVERITIES = {
 
 
 class ImportedReview(Record):
-    """What came of a file."""
+    """The result of an import."""
 
     review_id: str
     rounds: int
-    sessions: Mapping[str, bool]  # by model: was it adopted?
+    sessions: Mapping[str, bool]  # by model: whether its session was adopted
     warnings: tuple[str, ...] = ()
 
 
-class _Old(Record):
-    """An old file, as far as it makes sense."""
+class _OldReview(Record):
+    """The readable part of an old file."""
 
     id: str
     day: str
     number: int
-    model: str | None  # the review's own
-    sessions: Mapping[str, str]  # by model; DEFAULT when none is named
+    model: str | None
+    sessions: Mapping[str, str]  # session ids by model
     rounds: Sequence[Mapping[str, Any]]
     cwd: str | None
 
@@ -82,8 +84,8 @@ class _Old(Record):
 async def import_file(
     engine: Engine, path: Path, cwd: str | None = None, *, model: str | None = None
 ) -> ImportedReview:
-    """`cwd` is where the old tool ran the agent (default: what the file says), `model` the one of a review whose file
-    and sessions name none. Raises UsageError and Conflict."""
+    """`cwd` is where the old tool ran the agent; by default the file says it. `model` is used if neither the file nor
+    the sessions name one. Raises UsageError and Conflict."""
     old = read_file(path)
     work_dir = existing_dir(cwd or old.cwd or ".")
     top = await Repository(work_dir, engine.context.environ).top()
@@ -92,7 +94,7 @@ async def import_file(
     return await engine.store.atomically(lambda store: _store(store, engine, old, review, work_dir, model, found))
 
 
-def read_file(path: Path) -> _Old:
+def read_file(path: Path) -> _OldReview:
     try:
         if path.stat().st_size > FILE_MAX_BYTES:
             raise UsageError(f"{path} is too large for a review.")
@@ -100,19 +102,19 @@ def read_file(path: Path) -> _Old:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is not a JSON file.", hint="An old review file is wanted.") from error
+        raise UsageError(f"{path} is not a JSON file.", hint="Name a review file of the old tool.") from error
     matched = _ID.match(str(body.get("reviewId", ""))) if isinstance(body, dict) else None
     if matched is None:
-        raise UsageError(f"{path} is no review: it has no reviewId like 2025-07-01-003.")
+        raise UsageError(f"{path} is not a review: it has no reviewId like 2025-07-01-003.")
     rounds = body.get("rounds")
-    return _Old(
+    return _OldReview(
         id=matched[0],
         day=matched[1],
         number=int(matched[2]),
         model=_model(body),
         sessions=_sessions(body),
         rounds=[each for each in rounds if isinstance(each, dict)] if isinstance(rounds, list) else [],
-        cwd=next((body[key] for key in ("cwd", "workingDirectory") if isinstance(body.get(key), str)), None),
+        cwd=_first(body, ("cwd", "workingDirectory"), str, None),
     )
 
 
@@ -136,44 +138,29 @@ def _sessions(body: Mapping[str, Any]) -> dict[str, str]:
 def _store(
     store: Store,
     engine: Engine,
-    old: _Old,
+    old: _OldReview,
     review: Review,
     work_dir: str,
     model: str | None,
     found: Mapping[str, FoundSession | None],
 ) -> ImportedReview:
-    """All of it in one transaction."""
-    context = engine.context
-    now = context.clock()
+    """Stores the whole review in the caller's transaction."""
+    now = engine.context.clock()
     models = [each for each in old.sessions if each != DEFAULT]
-    thread = store.threads.create(
-        Thread(
-            id=review.thread_id,
-            name=f"review-{old.id}",
-            cwd=work_dir,
-            agent=AGENT,
-            model=old.model or (models[-1] if models else None),
-            permissions=Permissions.READ_ONLY,
-            trust=Trust.USER,
-            standing=words.RUBRIC,
-            kind=KIND,
-            created_at=now,
-            updated_at=now,
-        )
-    )
-    store.reviews.add_imported(review.replace(created_at=_made_at(old, now)), old.day, old.number)
+    own_model = old.model or (models[-1] if models else None)
+    thread = store.threads.create(review_thread(review.thread_id, f"review-{old.id}", work_dir, AGENT, own_model, now))
+    store.reviews.add_imported(review.replace(created_at=_created_at(old, now)), old.day, old.number)
     rounds: list[ReviewRound] = []
     for number, body in enumerate(old.rounds, start=1):
-        answer = _answer(body, already=len(findings_of(rounds)), number=number)
         round_ = ReviewRound(
             review_id=old.id,
             number=number,
             status=RoundStatus.DONE,
             agent=AGENT,
             model=body["model"] if isinstance(body.get("model"), str) else None,
-            owner=context.owner,
+            owner=engine.context.owner,
             reason="imported",
-            answer=answer,
+            answer=_answer(body, already=len(findings_of(rounds)), number=number),
             started_at=now,
             ended_at=now,
         )
@@ -184,12 +171,12 @@ def _store(
         if thread.model is None and model is not None:
             store.threads.update(thread.id, at=now, model=model)
         for body, round_ in zip(old.rounds, rounds, strict=True):
-            _tell(store, engine, thread, body, round_)
+            _add_turns(store, engine, thread, body, round_)
     return ImportedReview(old.id, len(rounds), adopted, tuple(warnings))
 
 
-def _made_at(old: _Old, now: float) -> float:
-    """On its day, in its order: an old one is not the newest because it was imported."""
+def _created_at(old: _OldReview, now: float) -> float:
+    """A time on the review's day, in the order of its number, so that an imported review is not listed as new."""
     try:
         return min(now, time.mktime(time.strptime(old.day, "%Y-%m-%d")) + min(old.number, 86_399))
     except (ValueError, OverflowError):
@@ -197,19 +184,19 @@ def _made_at(old: _Old, now: float) -> float:
 
 
 def _adopt(
-    store: Store, engine: Engine, thread: Thread, old: _Old, found: Mapping[str, FoundSession | None]
+    store: Store, engine: Engine, thread: Thread, old: _OldReview, found: Mapping[str, FoundSession | None]
 ) -> tuple[dict[str, bool], list[str]]:
-    """The oldest session first: a later one was told of the earlier rounds by the old tool, in its own prompt."""
+    """Adopts the sessions, the oldest first: the old tool's prompts repeated the earlier rounds in later sessions."""
     adopted = dict.fromkeys(old.sessions, False)
     warnings = []
     for model in sorted(old.sessions, key=lambda model: each.changed_at if (each := found[model]) else 0.0):
         session = found[model]
         if session is None:
-            warnings.append(f"The session of {model} has no file here: its next round starts afresh.")
+            warnings.append(f"The session of {model} has no file here: its next round starts a fresh session.")
             continue
         named = None if model == DEFAULT else model
         if named is None and found.get(session.view.model) is not None:
-            warnings.append(f"The single session is left: {session.view.model} has one by its name.")
+            warnings.append(f"claudeSessionId is ignored: claudeSessionIds has a session of {session.view.model}.")
             continue
         try:
             with store.savepoint():
@@ -223,18 +210,18 @@ def _adopt(
     return adopted, warnings
 
 
-def _tell(store: Store, engine: Engine, thread: Thread, body: Mapping[str, Any], round_: ReviewRound) -> None:
-    """A round as the old file has it, as turns."""
+def _add_turns(store: Store, engine: Engine, thread: Thread, body: Mapping[str, Any], round_: ReviewRound) -> None:
+    """Adds a round of the old file to the thread: a user turn, and the answer if the file has one."""
     asked = next((body[key] for key in ("request", "prompt", "changes") if body.get(key)), None)
     said = next((body[key] for key in ("review", "result", "response", "findings") if body.get(key)), None)
-    rest = body if asked is None and said is None else None
-    for role, content in ((Role.USER, asked if rest is None else rest), (Role.ASSISTANT, said)):
+    is_unknown = asked is None and said is None
+    for role, content in ((Role.USER, body if is_unknown else asked), (Role.ASSISTANT, said)):
         if content is None and role is Role.ASSISTANT:
             continue
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=1)
         if role is Role.USER:
-            mark = engine.context.new_id()[:16]
-            text = f"Round {round_.number} (kept by an older tool):\n{words.fenced(text[:TEXT_MAX_CHARS], mark)}"
+            fenced = words.fenced(text[:TEXT_MAX_CHARS], new_mark(engine.context))
+            text = f"Round {round_.number} (kept by an older tool):\n{fenced}"
         turn = Turn(
             TurnId(engine.context.new_id()),
             role,
@@ -247,16 +234,19 @@ def _tell(store: Store, engine: Engine, thread: Thread, body: Mapping[str, Any],
 
 
 def _answer(body: Mapping[str, Any], *, already: int, number: int) -> ReviewAnswer | None:
-    """The findings, as far as they can be read."""
-    said = next((body[key] for key in ("review", "result", "response") if isinstance(body.get(key), dict)), body)
-    listed: list[Any] = next(
-        (said[key] for key in ("findings", "issues", "comments") if isinstance(said.get(key), list)), []
-    )
+    """The summary and the findings that can be read."""
+    said = _first(body, ("review", "result", "response"), dict, body)
+    listed = _first(said, ("findings", "issues", "comments"), list, [])
     findings = [finding for each in listed if isinstance(each, dict) and (finding := _finding(each)) is not None]
-    summary = next((said[key] for key in ("summary", "overall", "assessment") if isinstance(said.get(key), str)), "")
+    summary = _first(said, ("summary", "overall", "assessment"), str, "")
     if not findings and not summary:
         return None
     return ReviewAnswer(summary, numbered(findings, already, number))
+
+
+def _first(body: Mapping[str, Any], keys: Sequence[str], type_: type[T], default: D) -> T | D:
+    """The value of the first key that has one of that type. The old tool's versions used different keys."""
+    return next((body[key] for key in keys if isinstance(body.get(key), type_)), default)
 
 
 def _finding(body: Mapping[str, Any]) -> Finding | None:

@@ -1,53 +1,42 @@
-"""The reviews host: rounds over a diff. A follow-up is shown what changed since the last round, not the whole again.
+"""The reviews host: rounds over a diff. A later round shows what changed since the last one, not the whole diff again.
 
-A review has a thread of its own, and a round is a turn of it: the rubric is the thread's standing text, the diff (or
-what changed) the turn's. The engine decides as for any turn whether the model's session is resumed; when it is not, the
-transcript brings back the earlier rounds. An answer that does not fit the shape is asked for once more, in the session.
+A review has its own thread, and a round is a turn in it. The rubric is the thread's standing text; the diff, or what
+changed, is the text of the turn. As for any turn, the engine decides whether the model's session is resumed. If it is
+not, the transcript contains the earlier rounds. An answer without the required form is asked for once more, in the same
+session.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Sequence
-from typing import TypeVar
 
 from clew.core.ids import ThreadId
 from clew.core.lookup import SEARCHED, by_beginning
 from clew.core.pins import PinState
 from clew.core.record import Record
 from clew.core.reviews import prompts as words
-from clew.core.reviews.review import (
-    Review,
-    ReviewMeasures,
-    ReviewRound,
-    RoundStatus,
-    Scope,
-    findings_of,
-    measure,
-)
+from clew.core.reviews.review import Review, ReviewMeasures, ReviewRound, RoundStatus, Scope, findings_of, measure
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.engine import Engine
 from clew.engine.request import check_argument
+from clew.engine.settings import RuntimeContext
 from clew.errors import NotFound, UsageError
 from clew.git.changes import ChangesSince, Diff, EarlierDiff, Repository
 from clew.hosts.reviews.rounds import LiveRound as LiveRound
-from clew.hosts.reviews.rounds import Prepared, ReviewRounds, busy, last_seen
+from clew.hosts.reviews.rounds import PreparedRound, ReviewRounds, busy, last_seen
 from clew.hosts.reviews.rounds import RoundOptions as RoundOptions
 from clew.hosts.validation import existing_dir
 from clew.store.store import Store
 
-log = logging.getLogger("clew.hosts.reviews.reviews")
-
-T = TypeVar("T")
 KIND = "review"
 MESSAGE_MAX_CHARS = 100_000
 FOCUS_MAX_CHARS = 10_000
-LATEST = "latest"  # instead of an id
+LATEST = "latest"  # means the newest review where an id is expected
 
 
 class ReviewSpec(Record):
-    """What a review is made with."""
+    """What a new review needs."""
 
     cwd: str
     agent: str
@@ -61,7 +50,7 @@ class ReviewSpec(Record):
 
 
 class ReviewState(Record):
-    """A review with its rounds as they are."""
+    """A review with its thread and its rounds, each as `ReviewRounds.current` returns it."""
 
     review: Review
     thread: Thread
@@ -78,9 +67,8 @@ class Reviews:
         self._rounds = ReviewRounds(engine, max_age_s=max_age_s)
 
     async def start(self, new: ReviewSpec) -> LiveRound:
-        """The review and what it compares are on disk when this returns; its first round goes on by itself."""
-        if len(new.focus) > FOCUS_MAX_CHARS:
-            raise UsageError(f"The focus has {len(new.focus):,} characters; the limit is {FOCUS_MAX_CHARS:,}.")
+        """The review and its diff are on disk when this returns. The first round runs in the background."""
+        _check_length("focus", new.focus, FOCUS_MAX_CHARS)
         self._engine.find(new.agent)
         check_argument("model", new.model)
         repository = Repository(existing_dir(new.cwd), self._engine.context.environ)
@@ -89,36 +77,33 @@ class Reviews:
         diff = await repository.diff(new.scope, base=new.base, paths=paths)
         if not diff.changes:
             await repository.require(paths)
-            raise UsageError("There is nothing to review: no file differs.", hint=_elsewhere(new))
+            raise UsageError("There is nothing to review: no file differs.", hint=_empty_hint(new))
         now, thread_id = self._engine.context.clock(), ThreadId(self._engine.context.new_id())
         day = time.strftime("%Y-%m-%d", time.localtime(now))
-        asked = Review("", thread_id, top, new.scope, new.base, paths, new.focus.strip(), None, now)
+        draft = Review("", thread_id, top, new.scope, new.base, paths, new.focus.strip(), None, now)
 
         def create(store: Store) -> tuple[Review, Thread]:
-            thread = self._thread(thread_id, top, new.agent, new.model)
-            thread = store.threads.create(thread)
-            review = store.reviews.create(asked, day)
-            return review, store.threads.update(thread.id, at=now, name=f"review-{review.id}")
+            name = f"review-{thread_id[:8]}"  # until the review has its number
+            store.threads.create(review_thread(thread_id, name, top, new.agent, new.model, now))
+            review = store.reviews.create(draft, day)
+            return review, store.threads.update(thread_id, at=now, name=f"review-{review.id}")
 
-        prepared = self._first(asked, diff, 1)
+        prepared = self._first(draft, diff, 1)
         review, thread = await self._engine.store.atomically(create)
         options = RoundOptions(agent=new.agent, resume=new.resume, timeout_s=new.timeout_s)
         return await self._rounds.begin(review, thread, prepared, options)
 
     async def follow(self, review_id: str, options: RoundOptions) -> LiveRound:
-        """The next round: what changed since the last one that the reviewer saw. Raises Busy while one is going on."""
+        """Begins a round about what changed since the last one that is in the thread. Raises Busy during a round."""
         state = await self.find(review_id)
         review, thread, rounds = state.review, state.thread, state.rounds
         if state.last is not None and state.last.status is RoundStatus.RUNNING:
             raise busy(state.last)
-        if len(options.message) > MESSAGE_MAX_CHARS:
-            raise UsageError(
-                f"The message has {len(options.message):,} characters; the limit is {MESSAGE_MAX_CHARS:,}."
-            )
+        _check_length("message", options.message, MESSAGE_MAX_CHARS)
         if options.agent is not None:
             self._engine.find(options.agent)
         check_argument("model", options.model)
-        repository = Repository(_still_there(review), self._engine.context.environ)
+        repository = Repository(_existing_top(review), self._engine.context.environ)
         known = [each.base_commit for each in rounds if each.base_commit is not None]
         diff = await repository.diff(
             review.scope,
@@ -126,19 +111,18 @@ class Reviews:
             base_commit=(known[-1] if review.base else known[0]) if known else None,
             paths=review.paths,
         )
-        number = len(rounds) + 1
         seen = await self._engine.store.call(lambda store: last_seen(store, review, rounds))
         if seen is None:
-            prepared = self._first(review, diff, number, options.message, rounds)
+            prepared = self._first(review, diff, len(rounds) + 1, options.message, rounds)
         else:
             files = await self._engine.store.call(lambda store: store.reviews.round_files(review.id, seen.number))
             since = await repository.since(EarlierDiff(seen.base_commit, seen.changes, files), diff)
             if not since.text and not options.message and _is_repeated(state, options):
                 raise UsageError(
                     f"Nothing has changed since round {seen.number}, and there is no message.",
-                    hint="Change something, say something, or ask another model.",
+                    hint="Change a file, add a message, or name another model.",
                 )
-            prepared = self._next(diff, since, seen, number, options.message, rounds)
+            prepared = self._next(diff, since, seen, options.message, rounds)
         return await self._rounds.begin(review, thread, prepared, options)
 
     async def find(self, review_id: str) -> ReviewState:
@@ -146,11 +130,12 @@ class Reviews:
         return await self._engine.store.call(lambda store: self._state(store, store.reviews.require(review_id)))
 
     async def top(self, cwd: str) -> str:
-        """The work tree that a review begun in `cwd` is about. UsageError when there is none."""
+        """The root of the work tree that contains `cwd`. Raises UsageError if there is none."""
         return await Repository(existing_dir(cwd), self._engine.context.environ).top()
 
     async def resolve(self, name: str, cwd: str = ".") -> str:
-        """The id that is meant: whole, an unambiguous beginning, or `latest` in the repository of `cwd`. NotFound."""
+        """The id of a review, by its id, by an unambiguous beginning of it, or by `latest` for the newest of `cwd`'s
+        repository. Raises NotFound."""
         if name == LATEST:
             top = await self.top(cwd)
             newest = await self._engine.store.call(lambda store: store.reviews.newest(top=top, limit=1))
@@ -175,83 +160,86 @@ class Reviews:
         return await self._engine.store.call(lambda store: store.reviews.count(top=top))
 
     async def diff(self, review_id: str, number: int) -> str:
-        """What round `number` compared, whole, as git words it."""
+        """The whole diff of a round, as git prints it."""
         return await self._engine.store.call(lambda store: store.reviews.round_diff(review_id, number))
 
     async def sessions(self, state: ReviewState) -> dict[str, str]:
-        """One session a model: the one that its next round would go on in."""
+        """By model: the session that its next round would resume."""
 
-        def look(store: Store) -> dict[str, str]:
+        def read(store: Store) -> dict[str, str]:
             pins = store.pins.of_thread(state.thread.id, retired=False)
             return {pin.model or "default": pin.session_id for pin in pins if pin.state is PinState.GOOD}
 
-        return await self._engine.store.call(look)
+        return await self._engine.store.call(read)
 
     async def measures(self, *, since: float | None = None, thread_id: str | None = None) -> ReviewMeasures:
-        """Of all reviews, or of that thread's."""
+        """The measures of all reviews, or of the review in one thread."""
         rounds = await self._engine.store.call(lambda store: store.reviews.all_rounds(since=since, thread_id=thread_id))
         return measure(rounds)
 
-    def _thread(self, thread_id: ThreadId, top: str, agent: str, model: str | None) -> Thread:
-        now = self._engine.context.clock()
-        return Thread(
-            id=thread_id,
-            name=f"review-{thread_id[:8]}",
-            cwd=top,
-            agent=agent,
-            model=model,
-            permissions=Permissions.READ_ONLY,
-            trust=Trust.USER,
-            standing=words.RUBRIC,
-            kind=KIND,
-            created_at=now,
-            updated_at=now,
-        )
-
-    def _mark(self) -> str:
-        return self._engine.context.new_id()[:16]
-
     def _first(
         self, review: Review, diff: Diff, number: int, message: str = "", rounds: Sequence[ReviewRound] = ()
-    ) -> Prepared:
-        """A round that shows the whole diff: the first, or one after rounds whose files are not known."""
+    ) -> PreparedRound:
+        """A round that shows the whole diff: the first one, or one after rounds whose files are not known."""
         fitted = words.fit(diff.text)
         changes = words.marked(diff.changes, fitted.left_out)
+        mark = new_mark(self._engine.context)
         text = words.first_round(
-            review, number, changes, fitted.text, self._mark(), diff.base_commit, message, findings_of(rounds)
+            review, number, changes, fitted.text, mark, diff.base_commit, message, findings_of(rounds)
         )
-        news = tuple(change.path for change in changes) if number > 1 else ()  # to whoever has seen none of it
-        return Prepared(number, text, changes, news, diff)
+        changed_since = tuple(change.path for change in changes) if number > 1 else ()
+        return PreparedRound(number, text, changes, changed_since, diff)
 
     def _next(
-        self,
-        diff: Diff,
-        since: ChangesSince,
-        seen: ReviewRound,
-        number: int,
-        message: str,
-        rounds: Sequence[ReviewRound],
-    ) -> Prepared:
-        fitted = words.fit(since.text)
+        self, diff: Diff, since: ChangesSince, seen: ReviewRound, message: str, rounds: Sequence[ReviewRound]
+    ) -> PreparedRound:
+        """A round that shows what changed since the round `seen`."""
+        fitted, number = words.fit(since.text), len(rounds) + 1
         text = words.next_round(
             number,
             message,
             findings_of(rounds),
             since.paths,
             fitted,
-            self._mark(),
+            new_mark(self._engine.context),
             base_moved=diff.base_commit != seen.base_commit,
             last=seen.number,
         )
-        return Prepared(number, text, words.marked(diff.changes, fitted.left_out), since.paths, diff)
+        return PreparedRound(number, text, words.marked(diff.changes, fitted.left_out), since.paths, diff)
 
     def _state(self, store: Store, review: Review) -> ReviewState:
-        rounds = tuple(self._rounds.as_it_is(store, each) for each in store.reviews.rounds(review.id))
+        rounds = tuple(self._rounds.current(store, each) for each in store.reviews.rounds(review.id))
         return ReviewState(review, store.threads.require_by_id(review.thread_id), rounds)
 
 
+def review_thread(thread_id: ThreadId, name: str, cwd: str, agent: str, model: str | None, now: float) -> Thread:
+    return Thread(
+        id=thread_id,
+        name=name,
+        cwd=cwd,
+        agent=agent,
+        model=model,
+        permissions=Permissions.READ_ONLY,
+        trust=Trust.USER,
+        standing=words.RUBRIC,
+        kind=KIND,
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def new_mark(context: RuntimeContext) -> str:
+    """A random mark for the fence lines around data in a prompt."""
+    return context.new_id()[:16]
+
+
+def _check_length(what: str, text: str, limit: int) -> None:
+    if len(text) > limit:
+        raise UsageError(f"The {what} has {len(text):,} characters; the limit is {limit:,}.")
+
+
 def _is_repeated(state: ReviewState, options: RoundOptions) -> bool:
-    """The same model would be asked about the same, and had answered."""
+    """The last round was answered by the same model that the next round would ask."""
     last, thread = state.last, state.thread
     if last is None or last.status is not RoundStatus.DONE:
         return False
@@ -260,18 +248,19 @@ def _is_repeated(state: ReviewState, options: RoundOptions) -> bool:
     return agent == last.agent and model in (None, last.model)
 
 
-def _still_there(review: Review) -> str:
+def _existing_top(review: Review) -> str:
     try:
         return existing_dir(review.top)
     except UsageError as error:
         raise UsageError(
-            f"{review.top}, which {review.id} is about, is gone.", hint="Put it back, or start another review."
+            f"{review.top}, the directory of review {review.id}, does not exist any more.",
+            hint="Restore it, or start another review.",
         ) from error
 
 
-def _elsewhere(new: ReviewSpec) -> str:
+def _empty_hint(new: ReviewSpec) -> str:
     if new.base is not None or new.paths:
         return "Another base or other paths may have changes."
     if new.scope is not Scope.ALL:
-        return "Without --staged and --unstaged (as scope: all) everything that is not committed is looked at."
-    return "Name a base, such as main, to review what is committed."
+        return "Without --staged or --unstaged (scope: all), a review includes everything that is not committed."
+    return "Name a base, such as main, to review commits."
