@@ -81,7 +81,7 @@ def test_claude_tells_what_its_tools_write_and_codex_which_files() -> None:
     [made] = claude.edits("Edit", {"file_path": "f", "old_string": "", "new_string": "all of it"})
     assert (made.kind, made.new) == (EditKind.WRITE, "all of it")
     given = {"changes": [{"path": "/a", "kind": "add"}, {"path": "/b", "kind": "delete"}, {"kind": "add"}, 7]}
-    assert [(edit.path, edit.kind, edit.is_told) for edit in codex.edits("apply_patch", given)] == [
+    assert [(edit.path, edit.kind, edit.is_known) for edit in codex.edits("apply_patch", given)] == [
         ("/a", EditKind.WRITE, False),
         ("/b", EditKind.DELETE, True),
     ]

@@ -204,7 +204,7 @@ async def test_replay_that_is_stopped_between_two_steps_goes_on(scripted: Stage,
                 live.cancel()
         assert isinstance(live.error, Cancelled)
         again = await replay(client.engine, "t", ReplayOptions(model=OPUS, name="n"))
-        assert (again.goes_on, again.asked_before) == (True, stopped_at == "answered")
+        assert (again.is_continued, again.asked_before) == (True, stopped_at == "answered")
         await carried(again)
         assert again.error is None
         assert [each.after and each.after.text for each in await again.answers()] == ["other on one", "other on two"]
@@ -239,6 +239,6 @@ async def test_what_cannot_be_replayed_is_refused(scripted: Stage) -> None:
         assert len(await client.threads(limit=100)) == known + 1
         thread = await client.find("t")
         await thread.edit((await thread.turns())[0].id, "another one")
-        with pytest.raises(Conflict, match="no longer ask the same"):
+        with pytest.raises(Conflict, match="no longer have the same prompts"):
             await replay(client.engine, "t", ReplayOptions(model=OPUS, name="n"))
     assert clew(scripted, "threads", "replay", "t").code == 2

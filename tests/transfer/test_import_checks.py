@@ -422,5 +422,5 @@ async def test_thread_that_came_of_nothing_is_nobodys_replay(scripted: Stage) ->
         await ask(await client.thread("t", cwd=scripted.work), "one")
         made = a_thread("thread-9", "f", origin=Origin(OriginKind.REPLAY, ()))
         await client.engine.store.call(lambda store: store.threads.create(made))
-        with pytest.raises(Conflict, match="it is no replay of t"):
+        with pytest.raises(Conflict, match="it is not a replay of t"):
             await replay(client.engine, "t", ReplayOptions(name="f"))

@@ -12,7 +12,8 @@ from pathlib import Path
 from clew.core.history import Turn
 from clew.core.lookup import by_beginning
 from clew.core.thread import NAME, NAME_CHARS, Thread
-from clew.errors import UsageError
+from clew.engine.engine import Engine
+from clew.errors import Busy, UsageError
 from clew.store.store import Store
 
 MAX_PROMPT_CHARS = 10_000_000
@@ -75,6 +76,12 @@ def check_dir(thread: Thread) -> None:
             f"{thread.cwd} leads to another directory now: {existing_dir(thread.cwd)}.",
             hint="Name it with --cwd if the thread is to continue there.",
         )
+
+
+def check_idle(store: Store, engine: Engine, thread: Thread) -> None:
+    """Raises Busy during a run in the thread."""
+    if engine.is_held(store, thread.id):
+        raise Busy(f"A run is going on in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel.")
 
 
 def single_thread(store: Store, name: str) -> Thread:

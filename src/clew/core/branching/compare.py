@@ -1,12 +1,12 @@
-"""Two histories side by side: which turns are the same, which differ, which stand in one alone.
+"""Aligns two histories: which turns are the same, which differ, and which are in one history only.
 
-Theory of operation. What is laid side by side are rounds: a user's turn and the answers to it. Two models asked the
-same thing answer in quite different words, and their answers still belong together, so prompts lead and answers follow.
-The beginning that both have in common is paired as it stands; of the rest, those rounds are paired, in order, that
-resemble each other most. Every turn of both appears once, in its order.
+Theory of operation. The unit of alignment is the round: a user's turn and the answers to it. Two models answer the same
+prompt in quite different words, and their answers still belong together, so rounds are matched mainly by their prompts.
+The rounds that both have in common at the beginning and at the end are paired first. From the rest, the pairs are
+chosen, in order, whose total similarity is the greatest. Every turn of both histories appears once, in its order.
 
-Time is bounded. Of a long text only its beginning and its end are looked at for resemblance, a sketch of so many words
-stands for them, and histories too long for a table of all pairs are cut into pieces first.
+Time is bounded. The similarity of long texts is computed from their beginnings and ends only, by comparing a fixed
+number of word hashes (a sketch). Histories that are too long for one table of all pairs are split first.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from clew.core.record import Record
 
 HEAD_CHARS, TAIL_CHARS = 4_000, 1_000  # of a text, for its sketch
 SKETCH_WORDS = 32
-MOST_PAIRS = 250_000  # of rounds that are held against each other in one table
-LEAST_LIKE = 1.2  # of 3: a prompt counts twice, the answers once
-FENCE = "<<<data "  # how a line begins that opens one; its mark follows
-WORDS_MOST = 20_000  # words of both texts together, …
-WORD_CHARS = 6  # … of so many characters; longer texts are compared line by line
+MAX_PAIRS = 250_000  # of rounds that are compared in one table
+MIN_LIKENESS = 1.2  # of 3: the prompt counts twice, the answers once
+FENCE = "<<<data "  # the beginning of an opening fence line; its mark follows
+MAX_WORDS = 20_000  # of both texts together; longer texts are compared line by line
+WORD_CHARS = 6  # the average length of a word
 
 
 class DiffKind(StrEnum):
@@ -37,7 +37,7 @@ class DiffKind(StrEnum):
 
 
 class TurnDiff(Record):
-    """A turn of either thread, or one of each that stand in the same place."""
+    """A turn of one history, or two turns that are at the same place."""
 
     step: DiffKind
     a: Turn | None
@@ -45,14 +45,14 @@ class TurnDiff(Record):
 
 
 class TextPiece(Record):
-    """Some words: of both texts, of the first alone, or of the second alone."""
+    """Some words of both texts, or of one text only."""
 
     step: DiffKind  # never CHANGED
     text: str
 
 
 class PromptRound(Record):
-    """A user's turn and what was answered. The first one of a history may lack the user's turn."""
+    """A user's turn and the answers to it. The first round of a history may lack the user's turn."""
 
     turns: tuple[Turn, ...]
 
@@ -84,7 +84,7 @@ def is_same(a: Turn, b: Turn) -> bool:
 
 
 def in_common(a: Sequence[Turn], b: Sequence[Turn]) -> int:
-    """How many turns at the beginning are the same, in whole rounds: no answer is parted from its prompt."""
+    """How many turns at the beginning are the same, in whole rounds: an answer is never separated from its prompt."""
     count = 0
     for one, other in zip(rounds(a), rounds(b), strict=False):
         if len(one.turns) != len(other.turns) or not all(map(is_same, one.turns, other.turns)):
@@ -94,7 +94,7 @@ def in_common(a: Sequence[Turn], b: Sequence[Turn]) -> int:
 
 
 def align(a: Sequence[Turn], b: Sequence[Turn]) -> list[TurnDiff]:
-    """Both histories in one list: every turn once, each history in its order. The marks of fences do not count."""
+    """Both histories in one list: every turn once, in its order. The marks of fence lines are ignored."""
     ours, theirs = ({turn.id: turn for turn in history} for history in (a, b))
     plain = [[turn.replace(text=unmarked(turn.text)) for turn in history] for history in (a, b)]
     return [
@@ -105,7 +105,7 @@ def align(a: Sequence[Turn], b: Sequence[Turn]) -> list[TurnDiff]:
 
 
 def unmarked(text: str) -> str:
-    """Without the marks of its fences, which are made anew for every prompt: two that differ in them say the same."""
+    """Without the marks of fence lines: they are random, so they differ even if two prompts are the same."""
     if FENCE not in text:
         return text
     return re.sub(rf"(?m)^({FENCE}|>>>data )[0-9a-f-]{{8,}}$", r"\1…", text)
@@ -115,7 +115,7 @@ def _steps(one: PromptRound | None, other: PromptRound | None) -> Iterator[TurnD
     a = list(one.turns) if one is not None else []
     b = list(other.turns) if other is not None else []
     while a and b:
-        if a[0].role is not b[0].role:  # one has no prompt: an answer is never held against one
+        if a[0].role is not b[0].role:  # one round has no prompt, and a prompt is never compared with an answer
             alone = b if b[0].role is Role.USER else a
             yield TurnDiff(DiffKind.ONLY_A, a.pop(0), None) if alone is a else TurnDiff(DiffKind.ONLY_B, None, b.pop(0))
             continue
@@ -128,26 +128,20 @@ Pairs = Iterator[tuple[PromptRound | None, PromptRound | None]]
 
 
 def _paired(a: list[PromptRound], b: list[PromptRound]) -> Pairs:
-    """What begins and what ends with the same prompts is paired as it stands."""
-    begin = _alike(a, b)
-    end = _alike(a[begin:][::-1], b[begin:][::-1])
+    """Rounds with the same prompts at the beginning and at the end are paired without a search."""
+    ours, theirs = [each.prompt for each in a], [each.prompt for each in b]
+    begin = _shared(ours, theirs)
+    end = _shared(ours[begin:][::-1], theirs[begin:][::-1])
     yield from zip(a[:begin], b[:begin], strict=True)
     yield from _middle(a[begin : len(a) - end], b[begin : len(b) - end])
     yield from zip(a[len(a) - end :], b[len(b) - end :], strict=True)
-
-
-def _alike(a: list[PromptRound], b: list[PromptRound]) -> int:
-    count = 0
-    while count < min(len(a), len(b)) and a[count].prompt == b[count].prompt:
-        count += 1
-    return count
 
 
 def _middle(a: list[PromptRound], b: list[PromptRound]) -> Pairs:
     if not a or not b:
         yield from ((one, None) for one in a)
         yield from ((None, other) for other in b)
-    elif len(a) * len(b) > MOST_PAIRS:
+    elif len(a) * len(b) > MAX_PAIRS:
         half_a, half_b = len(a) // 2, len(b) // 2
         yield from _middle(a[:half_a], b[:half_b])
         yield from _middle(a[half_a:], b[half_b:])
@@ -156,7 +150,7 @@ def _middle(a: list[PromptRound], b: list[PromptRound]) -> Pairs:
 
 
 def _best(a: list[PromptRound], b: list[PromptRound]) -> Pairs:
-    """The pairs, in order, that together resemble each other most: a table from the end, then a walk from its start."""
+    """Pairs, in order, with the greatest total likeness: a table is filled from the end, and read from the start."""
     sketches_a = [(_sketch(each.prompt), _sketch(each.answer)) for each in a]
     sketches_b = [(_sketch(each.prompt), _sketch(each.answer)) for each in b]
     below = [0.0] * (len(b) + 1)
@@ -165,7 +159,7 @@ def _best(a: list[PromptRound], b: list[PromptRound]) -> Pairs:
         row, moves = [0.0] * (len(b) + 1), bytearray(len(b))
         for place in range(len(b) - 1, -1, -1):
             like = _likeness(sketch, sketches_b[place])
-            paired = below[place + 1] + like if like >= LEAST_LIKE else -1.0
+            paired = below[place + 1] + like if like >= MIN_LIKENESS else -1.0
             best = max(paired, below[place], row[place + 1])
             row[place] = best
             moves[place] = 1 if best == paired else 2 if best == below[place] else 3
@@ -185,16 +179,16 @@ Sketch = frozenset[int]
 
 
 def _sketch(text: str) -> Sketch:
-    """Some of its words, chosen by their sums, so that like texts choose alike."""
-    looked_at = text if len(text) <= HEAD_CHARS + TAIL_CHARS else text[:HEAD_CHARS] + " " + text[-TAIL_CHARS:]
-    words = set(re.findall(r"\w+|[^\w\s]", looked_at.casefold()))
+    """The words with the lowest hashes, so that the sketches of similar texts have most words in common."""
+    ends = text if len(text) <= HEAD_CHARS + TAIL_CHARS else text[:HEAD_CHARS] + " " + text[-TAIL_CHARS:]
+    words = set(re.findall(r"\w+|[^\w\s]", ends.casefold()))
     return frozenset(sorted(zlib.crc32(word.encode("utf-8", "surrogatepass")) for word in words)[:SKETCH_WORDS])
 
 
 def _likeness(one: tuple[Sketch, Sketch], other: tuple[Sketch, Sketch]) -> float:
-    """From 0 to 3; of two that are not enough alike, anything less than that."""
+    """From 0 to 3. Below MIN_LIKENESS the value is not exact."""
     prompts = 2 * _overlap(one[0], other[0])
-    return prompts + _overlap(one[1], other[1]) if prompts + 1 >= LEAST_LIKE else 0.0
+    return prompts + _overlap(one[1], other[1]) if prompts + 1 >= MIN_LIKENESS else 0.0
 
 
 def _overlap(one: Sketch, other: Sketch) -> float:
@@ -205,8 +199,8 @@ def _overlap(one: Sketch, other: Sketch) -> float:
 
 
 def words(a: str, b: str) -> list[TextPiece]:
-    """What of the two texts is the same, word by word; of long texts line by line, of endless ones as a whole."""
-    part = r"\s*\S+|\s+" if len(a) + len(b) <= WORDS_MOST * WORD_CHARS else r"[^\n]*\n|[^\n]+"
+    """The common and the differing parts: word by word, line by line for long texts, as a whole for very long ones."""
+    part = r"\s*\S+|\s+" if len(a) + len(b) <= MAX_WORDS * WORD_CHARS else r"[^\n]*\n|[^\n]+"
     ours, theirs = re.findall(part, a), re.findall(part, b)
     begin = _shared(ours, theirs)
     end = _shared(ours[begin:][::-1], theirs[begin:][::-1])
@@ -217,13 +211,13 @@ def words(a: str, b: str) -> list[TextPiece]:
 
 
 def _shared(ours: list[str], theirs: list[str]) -> int:
-    """How many are the same from the first on."""
+    """How many are the same, from the first on."""
     pairs = enumerate(zip(ours, theirs, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(ours), len(theirs)))
 
 
 def _differing(ours: list[str], theirs: list[str]) -> list[tuple[DiffKind, str]]:
-    if len(ours) + len(theirs) > WORDS_MOST:
+    if len(ours) + len(theirs) > MAX_WORDS:
         return [(DiffKind.ONLY_A, "".join(ours)), (DiffKind.ONLY_B, "".join(theirs))]
     found: list[tuple[DiffKind, str]] = []
     for kind, from_a, to_a, from_b, to_b in SequenceMatcher(None, ours, theirs).get_opcodes():

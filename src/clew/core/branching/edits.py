@@ -1,4 +1,4 @@
-"""What agents' tools wrote to files, as far as the events of their runs tell, and how two threads differ in it."""
+"""What agents' tools wrote to files, as far as the events of their runs say, and how two threads differ in that."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator import is_
 
 from clew.core.record import Record
 
-DIFF_MOST = 200_000  # characters of a file, of both sides together, that a diff is made of
+MAX_DIFF_CHARS = 200_000  # of both sides of a file together
 
 
 class EditKind(StrEnum):
@@ -19,23 +19,23 @@ class EditKind(StrEnum):
 
 
 class FileEdit(Record):
-    """One edit of one file. A text that is None is not told by the event."""
+    """One edit of one file. A text is None if the event does not contain it."""
 
     path: str
     kind: EditKind
-    old: str | None = None  # of a change: what stood there
+    old: str | None = None  # of a change: the replaced text
     new: str | None = None
-    everywhere: bool = False  # a change of every place with the old text
+    everywhere: bool = False  # the change replaces every occurrence of the old text
 
     @property
-    def is_told(self) -> bool:
+    def is_known(self) -> bool:
         return self.kind is EditKind.DELETE or self.new is not None
 
 
 class FileDiffKind(StrEnum):
     SAME = "same"
     CHANGED = "changed"
-    BOTH = "both"  # both edited it; what was written is not told
+    BOTH = "both"  # both edited it, and it is not known what was written
     ONLY_A = "only_a"
     ONLY_B = "only_b"
 
@@ -50,7 +50,7 @@ class FileDiff(Record):
 
 
 def compare_files(a: Sequence[FileEdit], b: Sequence[FileEdit]) -> list[FileDiff]:
-    """Every path once, in their order."""
+    """Every path once, sorted."""
     ours, theirs = _by_path(a), _by_path(b)
     return [
         FileDiff(path, _step(ours.get(path, ()), theirs.get(path, ())), ours.get(path, ()), theirs.get(path, ()))
@@ -68,16 +68,16 @@ def _by_path(edits: Sequence[FileEdit]) -> Mapping[str, tuple[FileEdit, ...]]:
 def _step(a: tuple[FileEdit, ...], b: tuple[FileEdit, ...]) -> FileDiffKind:
     if not a or not b:
         return FileDiffKind.ONLY_A if a else FileDiffKind.ONLY_B
-    if len(a) == len(b) and all(map(is_, a, b)):  # not alike but one and the same: forked along
+    if len(a) == len(b) and all(map(is_, a, b)):  # the very same edits: a fork has copied them
         return FileDiffKind.SAME
-    if not all(edit.is_told for edit in (*a, *b)):
+    if not all(edit.is_known for edit in (*a, *b)):
         return FileDiffKind.BOTH
-    ends = _end(a), _end(b)
+    ends = _content_after(a), _content_after(b)
     return FileDiffKind.SAME if a == b or (ends[0] is not None and ends[0] == ends[1]) else FileDiffKind.CHANGED
 
 
-def _end(edits: Sequence[FileEdit]) -> str | None:
-    """The file as the edits left it, "" when it was deleted. None: they do not tell."""
+def _content_after(edits: Sequence[FileEdit]) -> str | None:
+    """The content of the file after the edits; "" if it was deleted. None: the edits do not say."""
     text: str | None = None
     for edit in edits:
         match edit.kind:
@@ -93,20 +93,19 @@ def _end(edits: Sequence[FileEdit]) -> str | None:
 
 
 def diff_lines(file: FileDiff, names: tuple[str, str], context: int = 3) -> list[str]:
-    """Between what the threads made of it; where that is not known, the edits of each. Empty: not told, or too long."""
-    ends = _end(file.a), _end(file.b)
+    """The diff of the final contents; if they are not known, of each edit. Empty: not known, or too long."""
+    ends = _content_after(file.a), _content_after(file.b)
     if file.a and file.b and ends[0] is not None and ends[1] is not None:
         return _diff(ends[0], ends[1], f"{names[0]}/{file.path}", f"{names[1]}/{file.path}", context)
     lines: list[str] = []
     for name, edits in zip(names, (file.a, file.b), strict=True):
-        told = [edit for edit in edits if edit.is_told and edit.kind is not EditKind.DELETE]
-        for edit in told:
+        known = [edit for edit in edits if edit.is_known and edit.kind is not EditKind.DELETE]
+        for edit in known:
             lines += _diff(edit.old or "", edit.new or "", file.path, f"{name}/{file.path}", context)
     return lines
 
 
 def _diff(old: str, new: str, old_name: str, new_name: str, context: int) -> list[str]:
-    if len(old) + len(new) > DIFF_MOST:
+    if len(old) + len(new) > MAX_DIFF_CHARS:
         return []
-    lines = unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, n=context, lineterm="")
-    return list(lines)
+    return list(unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, n=context, lineterm=""))

@@ -1,4 +1,4 @@
-"""Where a thread is cut when another one begins there, and how much of a session both have in common. Pure."""
+"""Where a fork ends in its thread, and which part of a session belongs to both threads. Pure."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from clew.core.record import replace
 
 
 def rounds_in(history: Sequence[Turn]) -> int:
-    """A round is a user's turn, and all that follows it until the next."""
+    """A round is a user's turn with everything up to the next user's turn."""
     return sum(turn.role is Role.USER for turn in history)
 
 
 def until_round(history: History, number: int) -> History:
-    """Up to that round and with it; all of it when there are not so many."""
+    """Up to and including that round; everything, if there are fewer rounds."""
     asked = [place for place, turn in enumerate(history) if turn.role is Role.USER]
     return history[: asked[number]] if number < len(asked) else history
 
 
 def until_turn(history: History, turn_id: str) -> History:
-    """Up to that turn and with it; of a user's turn, with its answer."""
+    """Up to and including that turn; if it is a user's turn, also its answer."""
     place = next(n for n, turn in enumerate(history) if turn.id == turn_id)
     if history[place].role is Role.USER:
         return until_round(history, rounds_in(history[: place + 1]))
@@ -30,7 +30,7 @@ def until_turn(history: History, turn_id: str) -> History:
 
 
 def held_of(pin: Pin, seen: Sequence[Turn]) -> int:
-    """How many of the turns, from the first on, the session was given just as they are now."""
+    """How many turns, from the first on, the session was given exactly as they are now."""
     count = 0
     for known, turn in zip(pin.absorbed, seen, strict=False):
         if known.turn_id != turn.id or known.digest not in (None, digest(turn)):
@@ -40,10 +40,10 @@ def held_of(pin: Pin, seen: Sequence[Turn]) -> int:
 
 
 def last_answer(held: Sequence[Turn], messages: Container[str]) -> int | None:
-    """The last turn with which a session can end: a whole answer that the session itself gave.
+    """The index of the last turn with which a session can end: a complete answer that the session itself gave.
 
-    What it was only told of (another session's answer, in a transcript) has no message in it. Of a cut-off answer it
-    may have but the beginning.
+    An answer of another session, which it was shown in a transcript, has no message in it. Of an interrupted answer it
+    may have only the beginning.
     """
     for place in range(len(held) - 1, -1, -1):
         turn = held[place]
@@ -53,13 +53,13 @@ def last_answer(held: Sequence[Turn], messages: Container[str]) -> int | None:
 
 
 def renewed(absorbed: Sequence[Absorbed], turns: Mapping[TurnId, Turn]) -> tuple[Absorbed, ...]:
-    """What a session holds, told by the copies of its turns: by the old id, the new turn.
+    """What a session has absorbed, with the ids of the copied turns. `turns` maps an old id to the copy.
 
-    Of a turn that was edited since, the digest stays that of the text which the session knows.
+    If a turn was edited since, the digest remains that of the text which the session has seen.
     """
     return tuple(_renewed(known, turns[known.turn_id]) for known in absorbed)
 
 
 def _renewed(known: Absorbed, turn: Turn) -> Absorbed:
-    is_as_known = known.digest == digest(replace(turn, id=known.turn_id))
-    return Absorbed(turn.id, digest(turn) if is_as_known else known.digest)
+    is_unchanged = known.digest == digest(replace(turn, id=known.turn_id))
+    return Absorbed(turn.id, digest(turn) if is_unchanged else known.digest)

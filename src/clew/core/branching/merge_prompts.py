@@ -1,7 +1,7 @@
-"""How a merged thread is worded: the line that says where a turn comes from, and the brief at the end.
+"""The texts of a merged thread: the line that names a turn's thread, and the summary at the end.
 
-Both bear a mark that stands in neither thread, so that no text of a turn can pose as such a line: who wrote it could
-not know the mark. What the threads said of themselves stands between fence lines, as data.
+Both contain a mark that occurs in neither thread, so no text of a turn can be taken for such a line: its author could
+not know the mark. What the threads said about themselves is placed between fence lines, as data.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from clew.core.record import Record
 from clew.core.reviews.prompts import fenced
 from clew.core.thread import Thread
 
-AIM_CHARS = 500
-NAMED_FILES = 200
+MAX_AIM_CHARS = 500
+MAX_NAMED_FILES = 200
 
 
 class MergeSide(Record):
-    """One of the two threads, as far as it is the thread's own: what follows the common beginning."""
+    """One of the two threads, and its turns after those that both have in common."""
 
     thread: Thread
     turns: tuple[Turn, ...]
@@ -32,14 +32,14 @@ def attributed(turn: Turn, thread: Thread, mark: str) -> str:
 
 
 def joined_standing(a: Thread, b: Thread) -> str | None:
-    """Instructions of a person, so they go on holding; whose is said when they differ."""
+    """Standing texts are a person's instructions, so both still apply. If they differ, each is named by its thread."""
     if a.standing == b.standing or not (a.standing and b.standing):
         return a.standing or b.standing
     return f"In thread {a.name} it was said:\n\n{a.standing}\n\nIn thread {b.name} it was said:\n\n{b.standing}"
 
 
 def brief(a: MergeSide, b: MergeSide, common: int, files: Sequence[FileDiff], mark: str, when: str) -> str:
-    """What was merged, what each thread set out to do, and which files each has changed."""
+    """What was merged, what each thread was about, and which files each has changed."""
     shared = f"the {common} turns that both begin with, then " if common else ""
     told = "\n\n".join([_told(a, files, FileDiffKind.ONLY_B), _told(b, files, FileDiffKind.ONLY_A), _in_both(files)])
     return (
@@ -52,19 +52,19 @@ def brief(a: MergeSide, b: MergeSide, common: int, files: Sequence[FileDiff], ma
     )
 
 
-def _told(side: MergeSide, files: Sequence[FileDiff], other_alone: FileDiffKind) -> str:
+def _told(side: MergeSide, files: Sequence[FileDiff], only_in_other: FileDiffKind) -> str:
     thread = side.thread
     who = " ".join(part for part in (thread.agent, thread.model) if part)
     lines = [f"Thread {thread.name} ({who}), {len(side.turns)} turns of its own, in {thread.cwd}"]
     aim = next((each.prompt for each in rounds(side.turns) if each.prompt), "")
     lines.append(f"set out to: {_short(aim)}" if aim else "asked nothing of its own")
-    changed = [file for file in files if file.step is not other_alone]
+    changed = [file for file in files if file.step is not only_in_other]
     lines.append("changed files:" if changed else "changed no files with its editing tools")
-    for file in changed[:NAMED_FILES]:
-        edits = len(file.a if other_alone is FileDiffKind.ONLY_B else file.b)
+    for file in changed[:MAX_NAMED_FILES]:
+        edits = len(file.a if only_in_other is FileDiffKind.ONLY_B else file.b)
         lines.append(f"- {_short(file.path)} ({edits} {'edit' if edits == 1 else 'edits'})")
-    if len(changed) > NAMED_FILES:
-        lines.append(f"- [{len(changed) - NAMED_FILES:,} more]")
+    if len(changed) > MAX_NAMED_FILES:
+        lines.append(f"- [{len(changed) - MAX_NAMED_FILES:,} more]")
     return "\n".join(lines)
 
 
@@ -75,9 +75,9 @@ def _in_both(files: Sequence[FileDiff]) -> str:
         FileDiffKind.BOTH: "it is not known whether alike",
     }
     lines = [f"- {_short(file.path)}: {words[file.step]}" for file in files if file.step in words]
-    return "\n".join(["Changed by both:", *lines[:NAMED_FILES]]) if lines else ""
+    return "\n".join(["Changed by both:", *lines[:MAX_NAMED_FILES]]) if lines else ""
 
 
 def _short(text: str) -> str:
-    flat = " ".join(text[: AIM_CHARS * 4].split())
-    return flat if len(flat) <= AIM_CHARS else f"{flat[: AIM_CHARS - 1]}…"
+    flat = " ".join(text[: MAX_AIM_CHARS * 4].split())
+    return flat if len(flat) <= MAX_AIM_CHARS else f"{flat[: MAX_AIM_CHARS - 1]}…"

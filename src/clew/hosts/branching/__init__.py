@@ -1,1 +1,1 @@
-"""Threads made from threads: fork, merge, replay; and two of them compared."""
+"""New threads from existing ones: fork, merge and replay; and the comparison of two threads."""

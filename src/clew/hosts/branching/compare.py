@@ -1,4 +1,4 @@
-"""Two threads side by side: their turns, and what their agents wrote to files."""
+"""Compares two threads: their turns, and what their agents wrote to files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from clew.agents.adapter import Adapter
 from clew.core.branching.compare import DiffKind, TurnDiff, align
 from clew.core.branching.edits import FileDiff, FileDiffKind, FileEdit, compare_files
 from clew.core.history import History
+from clew.core.pairs.pair import PairPart
 from clew.core.record import Record
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
@@ -18,24 +19,24 @@ from clew.store.store import Store
 
 
 class Comparison(Record):
-    """What two threads have in common, and what not."""
+    """What two threads have in common, and where they differ."""
 
     a: Thread
     b: Thread
     turns: tuple[TurnDiff, ...]
     files: tuple[FileDiff, ...]
-    part: str | None = None  # of a pair: whose threads they are
+    part: str | None = None  # if they belong to pairs: the part, such as "worker"
 
     @property
     def is_same(self) -> bool:
-        """As far as it is known: of some edits only the file's name is."""
+        """As far as is known: for some edits only the name of the file is."""
         return all(turn.step is DiffKind.SAME for turn in self.turns) and all(
             file.step in (FileDiffKind.SAME, FileDiffKind.BOTH) for file in self.files
         )
 
 
-class _Read(Record):
-    """A thread in one moment's state."""
+class _ThreadContent(Record):
+    """A thread, as it was at one moment."""
 
     thread: Thread
     history: History
@@ -43,10 +44,10 @@ class _Read(Record):
 
 
 async def compare(engine: Engine, a: str, b: str) -> tuple[Comparison, ...]:
-    """Two threads; or two pairs, part by part. Raises NotFound and UsageError."""
+    """Compares two threads, or two pairs part by part. Raises NotFound and UsageError."""
 
-    def read(store: Store) -> list[tuple[str | None, _Read, _Read]]:
-        with store.reading():  # one moment's view, and nobody waits for it
+    def read(store: Store) -> list[tuple[str | None, _ThreadContent, _ThreadContent]]:
+        with store.reading():  # a consistent view that blocks no writer
             return [
                 (part, _read(store, one, engine.adapter), _read(store, other, engine.adapter))
                 for part, one, other in _named(store, a, b)
@@ -61,30 +62,28 @@ def _named(store: Store, a: str, b: str) -> Iterator[tuple[str | None, Thread, T
     if pairs[0] is None or pairs[1] is None:
         yield None, single_thread(store, a), single_thread(store, b)
         return
-    for part, one_id, other_id in (
-        ("instructor", pairs[0].instructor_thread_id, pairs[1].instructor_thread_id),
-        ("worker", pairs[0].worker_thread_id, pairs[1].worker_thread_id),
-    ):
-        yield part, store.threads.require(one_id), store.threads.require(other_id)
+    for part in PairPart:
+        one, other = (store.threads.require(pair.thread_of(part)) for pair in (pairs[0], pairs[1]))
+        yield part.value, one, other
 
 
-def _read(store: Store, thread: Thread, adapter: Callable[[str], Adapter]) -> _Read:
-    return _Read(thread, store.turns.history(thread.id), edits_of(store, thread, adapter))
+def _read(store: Store, thread: Thread, adapter: Callable[[str], Adapter]) -> _ThreadContent:
+    return _ThreadContent(thread, store.turns.history(thread.id), edits_of(store, thread, adapter))
 
 
-def _compared(part: str | None, a: _Read, b: _Read) -> Comparison:
+def _compared(part: str | None, a: _ThreadContent, b: _ThreadContent) -> Comparison:
     turns = align(a.history, b.history)
     files = compare_files(
-        [*_brought_along(turns, b.edits, a.edits), *_all(a.edits)],
-        [*_brought_along(turns, a.edits, b.edits), *_all(b.edits)],
+        [*_edits_of_copied_turns(turns, b.edits, a.edits), *_all(a.edits)],
+        [*_edits_of_copied_turns(turns, a.edits, b.edits), *_all(b.edits)],
     )
     return Comparison(a.thread, b.thread, tuple(turns), tuple(files), part)
 
 
-def _brought_along(
+def _edits_of_copied_turns(
     turns: list[TurnDiff], theirs: Mapping[str, tuple[FileEdit, ...]], ours: Mapping[str, tuple[FileEdit, ...]]
 ) -> Iterator[FileEdit]:
-    """A fork has turns of the other thread, and not its runs: what those wrote belongs to both."""
+    """The edits of turns that a fork has copied. The copies have no runs, but their edits belong to both threads."""
     seen = set[str]()
     for turn in turns:
         runs = {each.run_id for each in (turn.a, turn.b) if each is not None and each.run_id is not None}

@@ -1,4 +1,4 @@
-"""The files that a thread's agents wrote to, read off the stored events of its runs."""
+"""The edits that a thread's agents made to files, from the stored events of its runs."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from clew.store.store import Store
 
 
 def edits_of(store: Store, thread: Thread, adapter: Callable[[str], Adapter]) -> Mapping[str, tuple[FileEdit, ...]]:
-    """By run, in their order; runs whose turns no longer stand too: they wrote all the same."""
+    """By run, in order. Runs whose turns were archived are included: they wrote to the files, too."""
     found = {}
     for run in reversed(store.runs.newest(thread_id=thread.id, limit=ALL_ROWS)):
         try:
             agent = adapter(run.agent)
-        except UsageError:  # there is no such agent here any more
+        except UsageError:  # this installation has no such agent any more
             continue
         found[str(run.id)] = _of_run([stored.event for stored in store.events.steps(run.id)], agent, thread.cwd)
     return found
 
 
 def _of_run(events: Sequence[Event | None], agent: Adapter, cwd: str) -> tuple[FileEdit, ...]:
-    """A use of a tool that failed or was declined wrote nothing; one that was cut off may have."""
+    """A tool call that failed or was denied wrote nothing. One that was interrupted may have."""
     failed = {
         event.tool_id for event in events if isinstance(event, ToolFinished) and (event.is_error or not event.ran)
     }
@@ -40,6 +40,6 @@ def _of_run(events: Sequence[Event | None], agent: Adapter, cwd: str) -> tuple[F
 
 
 def _within(path: str, cwd: str) -> str:
-    """As seen from the work directory, where it is in there: two threads may work in two directories."""
-    whole = os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118 - a path of any agent, not looked at on disk
+    """Relative to the work directory if it is inside: the two threads may have different directories."""
+    whole = os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118 - an agent's path, which is not read
     return whole.removeprefix(cwd.rstrip("/") + "/")

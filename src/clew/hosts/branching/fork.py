@@ -1,11 +1,14 @@
-"""Forks: a new thread with another one's history up to a round, which goes on by itself.
+"""Forks: a new thread with another one's history up to a round. Both then continue independently.
 
 Rules
-1. The old thread is only read: its rows, its pins and its sessions stay as they are, and a run in it is not disturbed.
-2. Turns are copied under new ids, without their runs: what they cost was the old thread's.
-3. Its pins borrow the old sessions (engine/sessions/borrowing.py); the first turn continues in a copy, or says why not.
-4. What others ask in (a review's, a job's, a hook's thread) becomes a chat. A pair becomes a pair.
-5. Sessions may be large, so they are read while nobody waits. What they were read for must then still be so.
+1. The old thread is only read: its rows, pins and sessions do not change, and a run in it is not disturbed.
+2. Turns are copied under new ids, without their runs: their cost belongs to the old thread.
+3. The new pins borrow the old sessions (engine/sessions/borrowing.py). The first turn continues in a copy of the
+   session, or says why it does not.
+4. The fork of a thread in which another host asks (a review's, a job's, a hook's) is a chat. The fork of a pair is a
+   pair.
+5. Session files may be large, so they are read outside of the transaction. The transaction then checks that the draft
+   for which they were read is still valid.
 """
 
 from __future__ import annotations
@@ -32,20 +35,20 @@ SUFFIX = "-fork"
 
 
 class Forked(Record):
-    """What came of it."""
+    """The result of a fork."""
 
     threads: tuple[Thread, ...]  # one, or the two of a pair
-    of: str  # the name of what it was forked of …
-    of_id: str  # … and its id: a thread's, or a pair's
+    of: str  # the name of the thread or pair that was forked …
+    of_id: str  # … and its id
     turns: int
     rounds: int
     pair: str | None = None  # the new pair's name
-    is_finished: bool = False  # its instructor has said that all is done
+    is_finished: bool = False  # the pair's instructor has said that the task is done
     notes: tuple[str, ...] = ()
 
 
 class ThreadSlice(Record):
-    """What is taken of a thread, and the pins whose sessions may hold it."""
+    """The part of a thread that is forked, and the pins whose sessions may hold it."""
 
     thread: Thread
     turns: History
@@ -53,91 +56,91 @@ class ThreadSlice(Record):
 
 
 class ThreadCopy(ThreadSlice):
-    """The same under new ids, on its way into the store."""
+    """The same part under new ids, to be stored."""
 
 
-Loans = tuple[tuple[Pin, Loan], ...]  # what can be had of each session of a cut
+Loans = tuple[tuple[Pin, Loan], ...]  # what a fork can borrow from each session of a slice
 
 
 class ForkDraft(Record):
-    """A fork as it would be made of what the store holds now: as long as that stands, an equal one comes of it."""
+    """A planned fork. While the old thread does not change, planning it again gives an equal draft."""
 
-    cuts: tuple[ThreadSlice, ...]
+    slices: tuple[ThreadSlice, ...]
 
     def write(self, store: Store, engine: Engine, loans: Sequence[Loans]) -> Forked:
-        """Within a transaction. `loans`: of each cut."""
+        """Within a transaction. `loans` has those of each slice."""
         raise NotImplementedError
 
 
 async def fork(
     engine: Engine, name: str, new: str | None = None, *, at_round: int | None = None, at_turn: str | None = None
 ) -> Forked:
-    """Up to that round or turn and with it; without one, all that is said and done.
+    """Forks a thread or a pair up to and including that round or turn; without one, everything that is complete.
 
-    Raises NotFound, Conflict when the new name is taken or the thread changes all the time, Busy when that round is
-    still being answered, and UsageError.
+    Raises NotFound, Conflict when the new name is taken or the thread keeps changing, Busy when that round is still
+    being answered, and UsageError.
     """
     if at_round is not None and at_turn is not None:
-        raise UsageError("A round and a turn say two things.", hint="Give one of them.")
+        raise UsageError("Both a round and a turn were given.", hint="Give one of them.")
     if new is not None:
         check_name(new)
 
-    def look(store: Store) -> ForkDraft:
+    def plan(store: Store) -> ForkDraft:
         with store.reading():
             return _draft(store, name, new, at_round, at_turn)
 
-    def read(draft: ForkDraft) -> list[Loans]:
-        return [tuple(_loans(engine, cut)) for cut in draft.cuts]
+    def read_sessions(draft: ForkDraft) -> list[Loans]:
+        return [tuple(_loans(engine, each)) for each in draft.slices]
 
-    def settle(draft: ForkDraft, loans: list[Loans], store: Store) -> Forked | None:
+    def write(draft: ForkDraft, loans: list[Loans], store: Store) -> Forked | None:
         with store.transaction():
-            return draft.write(store, engine, loans) if look(store) == draft else None
+            return draft.write(store, engine, loans) if plan(store) == draft else None
 
-    forked = await engine.store.optimistic_read(look, read, settle)
+    forked = await engine.store.optimistic_read(plan, read_sessions, write)
     if forked is None:
-        raise Conflict(f"{name} changes all the time.", hint="Try again when less is going on in it.")
+        raise Conflict(f"{name} keeps changing.", hint="Try again when nothing runs in it.")
     return forked
 
 
 def _draft(store: Store, name: str, new: str | None, at_round: int | None, at_turn: str | None) -> ForkDraft:
-    from clew.hosts.branching import pair_fork as branch_pairs
+    from clew.hosts.branching import pair_fork  # it imports this module
 
     thread = store.threads.find(name)
-    pair = branch_pairs.pair_of(store, name if thread is None else thread.id)
+    pair = pair_fork.pair_of(store, name if thread is None else thread.id)
     if pair is not None:
         if at_turn is not None:
             raise UsageError("A pair is forked at a round.", hint="Give --at-round.")
-        return branch_pairs.draft(store, pair, new, at_round)
+        return pair_fork.draft(store, pair, new, at_round)
     thread = store.threads.require(name)
     if new is not None and store.threads.find(new) is not None:
         raise Conflict(f"There is a thread named {new} already.", hint="Choose another name.")
     history = store.turns.history(thread.id)
-    part, is_left = _part(store, thread, history, at_round, at_turn)
+    part, leaves_out_round = _part(store, thread, history, at_round, at_turn)
     if not part:
         raise UsageError(f"{thread.name} has no turns yet.", hint="There is nothing to fork.")
     is_all = part == history and at_round is None and at_turn is None
-    return _ThreadDraft((cut(store, thread, part),), new, is_all, is_left)
+    return _ThreadDraft((slice_of(store, thread, part),), new, is_all, leaves_out_round)
 
 
 class _ThreadDraft(ForkDraft):
     new: str | None  # its name, if one was given
     is_all: bool
-    is_left: bool  # a round was left out because it is being answered just now
+    leaves_out_round: bool  # a round that is being answered now
 
     def write(self, store: Store, engine: Engine, loans: Sequence[Loans]) -> Forked:
-        [taken] = self.cuts
+        [taken] = self.slices
         thread, rounds = taken.thread, branch.rounds_in(taken.turns)
         origin = Origin(OriginKind.FORK, (SourceThread(thread.id, thread.name),), None if self.is_all else rounds)
         name = self.new or thread.name[: NAME_CHARS - len(SUFFIX)] + SUFFIX
-        [stored] = put(store, [copy(engine, taken, loans[0], origin, name=name)])
-        notes = ("the round that is being answered just now is not in it",) if self.is_left else ()
+        [stored] = store_copies(store, [copy_slice(engine, taken, loans[0], origin, name=name)])
+        notes = ("the round that is being answered now is not in it",) if self.leaves_out_round else ()
         return Forked((stored,), thread.name, thread.id, len(taken.turns), rounds, notes=notes)
 
 
 def _part(
     store: Store, thread: Thread, history: History, at_round: int | None, at_turn: str | None
 ) -> tuple[History, bool]:
-    """The turns to take along, and whether a round was left out because it is being answered just now."""
+    """The turns to copy, and whether a round is left out because it is being answered now."""
     runs = store.runs.newest(thread_id=thread.id, statuses=LIVE, limit=ALL_ROWS)
     asked = {run.prompt_turn_id for run in runs}
     settled = next((history[:n] for n, turn in enumerate(history) if turn.id in asked), history)
@@ -157,14 +160,14 @@ def _part(
     return part, False
 
 
-def cut(store: Store, thread: Thread, part: History) -> ThreadSlice:
+def slice_of(store: Store, thread: Thread, part: History) -> ThreadSlice:
     return ThreadSlice(thread, part, store.pins.of_thread(thread.id, retired=False))
 
 
-def copy(
+def copy_slice(
     engine: Engine, taken: ThreadSlice, loans: Loans, origin: Origin, *, name: str, kind: str = "chat"
 ) -> ThreadCopy:
-    """The thread with these turns alone, under new ids."""
+    """A thread with only these turns, under new ids."""
     context = engine.context
     now = context.clock()
     made = replace(
@@ -175,8 +178,8 @@ def copy(
     return ThreadCopy(made, tuple(turns.values()), tuple(pins))
 
 
-def put(store: Store, copies: Sequence[ThreadCopy], **content: list[dict[str, object]]) -> list[Thread]:
-    """Within a transaction. A name that is taken gets a number."""
+def store_copies(store: Store, copies: Sequence[ThreadCopy], **content: list[dict[str, object]]) -> list[Thread]:
+    """Within a transaction. A taken name gets a number. `content` has rows of further tables."""
     rows = [
         {**flat(turn), "thread_id": made.thread.id, "position": position}
         for made in copies
@@ -187,16 +190,16 @@ def put(store: Store, copies: Sequence[ThreadCopy], **content: list[dict[str, ob
 
 
 def _loans(engine: Engine, taken: ThreadSlice) -> Iterable[tuple[Pin, Loan]]:
-    """For each agent and model the newest session that can be copied; else the newest that has anything of it.
+    """For each agent and model, the newest session that can be copied; else the newest that holds some of the turns.
 
-    Reads the disk.
+    Reads session files.
     """
     pins = taken.pins
     for agent, model in dict.fromkeys((pin.agent, pin.model) for pin in pins):
         try:
             adapter = engine.adapter(agent)
         except UsageError:
-            continue  # there is no such agent here
+            continue  # this installation has no such agent
         seen = visible(taken.turns, agent, taken.thread.visibility)
         found: tuple[Pin, Loan] | None = None
         for pin in reversed(pins):

@@ -1,9 +1,8 @@
-"""A pair forked at a round: both of its threads, its rounds up to there, and its settings."""
+"""Forks a pair at a round: both of its threads, its rounds up to that one, and its settings."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
 
 from clew.core.history import History, Role, Turn
 from clew.core.pairs.pair import PAIR_NAME_CHARS, Pair, PairPart, PairRound, Phase
@@ -11,20 +10,21 @@ from clew.core.record import replace
 from clew.core.thread import Origin, OriginKind, SourceThread
 from clew.engine.engine import Engine
 from clew.errors import Conflict, UsageError
-from clew.hosts.branching.fork import SUFFIX, ForkDraft, Forked, Loans, copy, cut, put
+from clew.hosts.branching.fork import SUFFIX, ForkDraft, Forked, Loans, copy_slice, slice_of, store_copies
 from clew.hosts.pairs.answer import read_order
 from clew.hosts.pairs.folder import new_pair_id
 from clew.hosts.pairs.imports import KIND
+from clew.hosts.pairs.naming import check_pair_name, thread_name
 from clew.hosts.pairs.rows import known_files
 from clew.hosts.structured_output import SchemaMismatch
 from clew.store.rows.pairs import KeptFiles, pair_row, round_row
 from clew.store.store import Store
 
-FILES_STAY = "the files are as they are now: a fork does not bring them back to that round"
+FILES_STAY = "the files are as they are now: a fork does not restore those of that round"
 
 
 def pair_of(store: Store, name_or_id: str) -> Pair | None:
-    """Of a pair's own name, or of one of its threads."""
+    """By the pair's own name or id, or by that of one of its threads."""
     thread = store.threads.find(name_or_id)
     if thread is None:
         return store.pairs.find(name_or_id)
@@ -32,12 +32,12 @@ def pair_of(store: Store, name_or_id: str) -> Pair | None:
 
 
 def draft(store: Store, pair: Pair, new: str | None, at_round: int | None) -> ForkDraft:
-    """The new pair stands after that round, and goes on when somebody says so."""
-    if new is not None and (len(new) > PAIR_NAME_CHARS or store.pairs.find(new) is not None):
-        if len(new) > PAIR_NAME_CHARS:
-            raise UsageError(f"The name is longer than {PAIR_NAME_CHARS} characters.")
-        raise Conflict(f"There is a pair named {new} already.", hint="Choose another name.")
-    rounds = [round_ for round_ in store.pairs.rounds(pair.id) if round_.ended_at is not None or _is_whole(round_)]
+    """The new pair ends with that round, and does not run until it is resumed."""
+    if new is not None:
+        check_pair_name(new)
+        if store.pairs.find(new) is not None:
+            raise Conflict(f"There is a pair named {new} already.", hint="Choose another name.")
+    rounds = [round_ for round_ in store.pairs.rounds(pair.id) if round_.ended_at is not None or _is_complete(round_)]
     if not rounds:
         raise UsageError(f"No round of {pair.name} has ended yet.", hint="There is nothing to fork.")
     last = rounds[-1].number
@@ -45,38 +45,37 @@ def draft(store: Store, pair: Pair, new: str | None, at_round: int | None) -> Fo
     taken = [round_ for round_ in rounds if round_.number <= number]
     if number not in (round_.number for round_ in rounds):
         raise UsageError(f"{pair.name} has no round {number} that has ended.", hint=f"The last one is {last}.")
-    cuts = tuple(
-        cut(store, store.threads.require(pair.thread_of(part)), _until(store, pair, part, taken)) for part in PairPart
+    slices = tuple(
+        slice_of(store, store.threads.require(pair.thread_of(part)), _until(store, pair, part, taken))
+        for part in PairPart
     )
     kept = _files(store, pair) if number == pair.number else None
-    return _PairDraft(cuts, pair, new, at_round, tuple(taken), last, kept)
+    return _PairDraft(slices, pair, new, at_round, tuple(taken), last, kept)
 
 
 class _PairDraft(ForkDraft):
     pair: Pair
     new: str | None  # its name, if one was given
-    at_round: int | None  # as it was given
+    at_round: int | None  # as given
     taken: tuple[PairRound, ...]
     last: int  # number of the last round that has ended
     kept: KeptFiles | None
 
     def write(self, store: Store, engine: Engine, loans: Sequence[Loans]) -> Forked:
         pair, number = self.pair, self.taken[-1].number
-        named = self.new or _free_name(store, pair.name[: PAIR_NAME_CHARS - len(SUFFIX) - 4] + SUFFIX)
+        name = self.new or store.pairs.free_name(pair.name[: PAIR_NAME_CHARS - len(SUFFIX) - 4] + SUFFIX)
         copies = []
-        for part, each, lent in zip(PairPart, self.cuts, loans, strict=True):
+        for part, each, lent in zip(PairPart, self.slices, loans, strict=True):
             origin = Origin(OriginKind.FORK, (SourceThread(each.thread.id, each.thread.name),), self.at_round)
-            copies.append(copy(engine, each, lent, origin, name=f"pair-{named}-{part}", kind=KIND))
-        made = replace(
-            _pair(pair, self.taken[-1], named, engine, engine.context.clock(), is_last=number == self.last),
-            instructor_thread_id=copies[0].thread.id,
-            worker_thread_id=copies[1].thread.id,
+            copies.append(copy_slice(engine, each, lent, origin, name=thread_name(name, part), kind=KIND))
+        made = _pair(pair, self.taken[-1], name, engine, is_last=number == self.last).replace(
+            instructor_thread_id=copies[0].thread.id, worker_thread_id=copies[1].thread.id
         )
         rounds = [
             round_row(replace(round_, pair_id=made.id, instructor_run_id=None, worker_run_id=None))
             for round_ in self.taken
         ]
-        threads = put(store, copies, pairs=[pair_row(made)], pair_rounds=rounds)
+        threads = store_copies(store, copies, pairs=[pair_row(made)], pair_rounds=rounds)
         store.pairs.keep_files(made.id, self.kept)
         stored = store.pairs.require(made.id)
         return Forked(
@@ -97,25 +96,20 @@ class _PairDraft(ForkDraft):
         return tuple(notes)
 
 
-def _free_name(store: Store, name: str) -> str:
-    numbered = (name if number == 1 else f"{name}-{number}" for number in count(1))
-    return next(each for each in numbered if store.pairs.find(each) is None)
-
-
 def _files(store: Store, pair: Pair) -> KeptFiles | None:
-    """What they were when the worker stopped; the copy of its thread has no run that could tell."""
+    """The files when the worker stopped, without its run: the copy of its thread has no runs."""
     _, kept = known_files(store, pair)
     return None if kept is None else replace(kept, run_id=None)
 
 
-def _is_whole(round_: PairRound) -> bool:
-    """Of a state file no times are known."""
+def _is_complete(round_: PairRound) -> bool:
+    """For rounds from a state file, which have no times."""
     return round_.result is not None or (round_.order is not None and not round_.order.should_continue)
 
 
-def _pair(pair: Pair, last: PairRound, name: str, engine: Engine, now: float, *, is_last: bool) -> Pair:
-    """At rest after that round. What the user has said since and nobody was told yet comes along with the last one."""
-    finished = last.order is not None and not last.order.should_continue
+def _pair(pair: Pair, last: PairRound, name: str, engine: Engine, *, is_last: bool) -> Pair:
+    """The pair after that round. A user's message that has not been sent yet is kept only if it is the last round."""
+    now = engine.context.clock()
     return replace(
         pair,
         id=new_pair_id(now, engine.context.new_id()),
@@ -123,7 +117,7 @@ def _pair(pair: Pair, last: PairRound, name: str, engine: Engine, now: float, *,
         number=last.number,
         last_round=max(pair.last_round, last.number),
         phase=Phase.DONE,
-        is_finished=finished,
+        is_finished=last.order is not None and not last.order.should_continue,
         asking="",
         asked_at=now,
         run_id=None,
@@ -140,7 +134,7 @@ def _pair(pair: Pair, last: PairRound, name: str, engine: Engine, now: float, *,
 
 
 def _until(store: Store, pair: Pair, part: PairPart, rounds: Sequence[PairRound]) -> History:
-    """That thread up to the last of these rounds: its answer there, or the last one that it gave before."""
+    """The part's thread up to its answer in the last of these rounds, or up to its last answer before."""
     history = store.turns.history(pair.thread_of(part))
     end = 0
     for round_ in rounds:
@@ -149,7 +143,10 @@ def _until(store: Store, pair: Pair, part: PairPart, rounds: Sequence[PairRound]
 
 
 def _answer_of(store: Store, part: PairPart, round_: PairRound, history: History, start: int) -> int:
-    """Where the round's answer ends: by its run, else (it came from elsewhere) by its words. `start`: it gave none."""
+    """The index after the round's answer: found by its run, or by its text if it was imported.
+
+    `start`, if the part gave no answer in this round.
+    """
     if (round_.order if part is PairPart.INSTRUCTOR else round_.result) is None:
         return start
     run_id = round_.instructor_run_id if part is PairPart.INSTRUCTOR else round_.worker_run_id
@@ -157,15 +154,15 @@ def _answer_of(store: Store, part: PairPart, round_: PairRound, history: History
     for place, turn in enumerate(history[start:], start=start + 1):
         if turn.role is not Role.ASSISTANT:
             continue
-        if turn.id == run.answer_turn_id if run is not None else _says(part, round_, turn):
+        if turn.id == run.answer_turn_id if run is not None else _is_answer(part, round_, turn):
             return place
     raise UsageError(
-        f"The {part}'s answer of round {round_.number} does not stand in its thread any more.",
+        f"The {part}'s answer of round {round_.number} is no longer in its thread.",
         hint="Fork at an earlier round.",
     )
 
 
-def _says(part: PairPart, round_: PairRound, turn: Turn) -> bool:
+def _is_answer(part: PairPart, round_: PairRound, turn: Turn) -> bool:
     if part is PairPart.WORKER:
         return turn.text == round_.result
     try:

@@ -1,7 +1,7 @@
-"""Replays: the prompts of a thread, asked of another model in a thread of its own, each after the former's answer.
+"""Replays: asks the prompts of a thread again, in a new thread with another model, one after the other.
 
-The old thread is only read. All that was answered stays, whatever ends a replay; one that is asked for again under the
-same name goes on with the first prompt that has no whole answer yet.
+The old thread is only read. If a replay ends early, its answers are kept. A replay that is started again under the same
+name continues with the first prompt that has no complete answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from clew.errors import (
     AgentError,
     AuthFailed,
     BillingFailed,
-    Busy,
     Cancelled,
     ClewError,
     Conflict,
@@ -32,27 +31,27 @@ from clew.errors import (
     UsageError,
     WrongModel,
 )
-from clew.hosts.validation import check_dir, check_name, existing_dir, single_thread
+from clew.hosts.validation import check_dir, check_idle, check_name, existing_dir, single_thread
 from clew.store.store import Store
 
-NAME_CHARS = 39  # of the old thread's name, in the new one's
-KEPT = "What was answered is kept, and the replay can go on."
-MORE_TIME = "What was answered is kept, and the replay can go on; give it more time with --timeout."
+NAME_CHARS = 39  # of the old thread's name, in the name of the new one
+KEPT = "The answers so far are kept, and the replay can be continued."
+MORE_TIME = "The answers so far are kept, and the replay can be continued; give it more time with --timeout."
 
 
 class ReplayOptions(Record):
-    """Who is asked, and how; None: as the old thread has it."""
+    """Who is asked, and how; None: as in the old thread."""
 
     model: str | None = None
     agent: str | None = None
-    rounds: int | None = None  # only the first so many
+    rounds: int | None = None  # how many prompts, from the first on; None: all
     cwd: str | None = None
     permissions: Permissions | None = None  # None: read-only
     name: str | None = None
 
 
 class ReplayAnswer(Record):
-    """An answer, and what it took."""
+    """An answer, with its usage, cost and duration."""
 
     agent: str
     model: str | None
@@ -64,7 +63,7 @@ class ReplayAnswer(Record):
 
 
 class ReplayRound(Record):
-    """One prompt, and what came of it in both threads; None: nothing."""
+    """One prompt, and its answer in the old and in the new thread; None: it has none."""
 
     number: int
     prompt: str
@@ -73,7 +72,7 @@ class ReplayRound(Record):
 
 
 class ReplayEvent(Record):
-    """One thing that happened in a replay."""
+    """Something that happened in a replay."""
 
     kind: ClassVar[str] = ""
     number: int  # of the round
@@ -85,7 +84,7 @@ class ReplayAsking(ReplayEvent):
 
 
 class ReplayRunEvent(ReplayEvent):
-    """An event of the run, as it came."""
+    """An event of the run, passed on unchanged."""
 
     kind: ClassVar[str] = "heard"
     event: Event
@@ -96,31 +95,33 @@ class ReplayAnswered(ReplayEvent):
     answers: ReplayRound
 
 
-class _Due(Record):
+class _Prompt(Record):
+    """A prompt that is still to be asked."""
+
     number: int
     text: str
-    retry_of: TurnId | None = None  # it was asked before, and not answered to its end
+    retry_of: TurnId | None = None  # its turn, if it was asked before and has no complete answer
 
 
 class LiveReplay:
-    """A replay that this process carries out, while somebody listens to its events."""
+    """A replay in this process. It runs while its events are iterated."""
 
     def __init__(
-        self, engine: Engine, old: Thread, thread: Thread, due: Sequence[_Due], count: int, *, goes_on: bool
+        self, engine: Engine, old: Thread, thread: Thread, prompts: Sequence[_Prompt], count: int, *, is_continued: bool
     ) -> None:
         self.old = old
         self.thread = thread
         self.count = count  # prompts in all
-        self.goes_on = goes_on  # the new thread was there before
-        self.asked_before = count - len(due)
+        self.is_continued = is_continued  # the new thread existed already
+        self.asked_before = count - len(prompts)
         self.error: ClewError | None = None  # why it stopped, once it has
         self._engine = engine
-        self._due = due
+        self._prompts = prompts
         self._stopped = False
         self._turn: LiveTurn | None = None
 
     def cancel(self) -> None:
-        """Stops gently: what was said is kept."""
+        """Stops gently: what the agent has said is kept."""
         self._stopped = True
         if self._turn is not None:
             self._turn.cancel()
@@ -131,86 +132,88 @@ class LiveReplay:
             self._turn.kill()
 
     async def events(self, person: Person | None = None) -> AsyncIterator[ReplayEvent]:
-        """Asks what is due, one prompt after the other. The first that is not answered is the last."""
-        for due in self._due:
+        """Asks the prompts, one after the other. Ends after the first that fails."""
+        for prompt in self._prompts:
             if self._stopped:
                 self.error = Cancelled("The replay was stopped.", hint=KEPT)
                 return
-            yield ReplayAsking(due.number, due.text)
+            yield ReplayAsking(prompt.number, prompt.text)
             try:
-                self._turn = await self._ask(due, person)
+                self._turn = await self._ask(prompt, person)
             except ClewError as error:
                 self.error = error
                 return
             if self._stopped:
                 self._turn.cancel()
-            async for noted in self._turn.events():
-                yield ReplayRunEvent(due.number, noted.event)
+            async for stored in self._turn.events():
+                yield ReplayRunEvent(prompt.number, stored.event)
             finished = await self._turn.finish()
             self._turn = None
-            self.error = _in_our_words(finished.error)
-            yield ReplayAnswered(due.number, await self._answers_to(due))
+            self.error = _with_replay_hint(finished.error)
+            yield ReplayAnswered(prompt.number, await self._answers_to(prompt))
             if self.error is not None:
                 return
 
-    async def _ask(self, due: _Due, person: Person | None) -> LiveTurn:
+    async def _ask(self, prompt: _Prompt, person: Person | None) -> LiveTurn:
         thread = self.thread
         check_dir(thread)
-        options = TurnOptions(model=thread.model, fresh_session=due.retry_of is not None, person=person)
+        options = TurnOptions(model=thread.model, fresh_session=prompt.retry_of is not None, person=person)
         return await self._engine.start(
-            TurnRequest(thread, due.text, options, standing=thread.standing, retry_of=due.retry_of)
+            TurnRequest(thread, prompt.text, options, standing=thread.standing, retry_of=prompt.retry_of)
         )
 
-    async def _answers_to(self, due: _Due) -> ReplayRound:
-        """A prompt that was stopped while it waited did not come into its thread."""
+    async def _answers_to(self, prompt: _Prompt) -> ReplayRound:
+        """A prompt that was cancelled while it was queued is not in its thread."""
         known = await self.answers()
-        return known[due.number - 1] if len(known) >= due.number else ReplayRound(due.number, due.text, None, None)
+        if len(known) >= prompt.number:
+            return known[prompt.number - 1]
+        return ReplayRound(prompt.number, prompt.text, None, None)
 
     async def answers(self) -> list[ReplayRound]:
-        """Every prompt that was asked in both, and what was answered so far."""
+        """Every prompt that was asked in both threads, with the answers so far."""
 
         def read(store: Store) -> list[ReplayRound]:
             old, new = _asked(store, self.old), _asked(store, self.thread)
             return [
-                ReplayRound(number, mine.prompt, _said(store, theirs), _said(store, mine))
+                ReplayRound(number, mine.prompt, _answer(store, theirs), _answer(store, mine))
                 for number, (theirs, mine) in enumerate(zip(old, new, strict=False), start=1)
             ]
 
         return await self._engine.store.call(read)
 
 
-async def replay(engine: Engine, name: str, wanted: ReplayOptions) -> LiveReplay:
-    """The new thread is on disk when this returns; its events carry the replay out.
+async def replay(engine: Engine, name: str, options: ReplayOptions) -> LiveReplay:
+    """Prepares a replay. The new thread is on disk when this returns; iterating the events asks the prompts.
 
-    Raises NotFound, UsageError, AgentMissing, Busy while a run is going on in the new thread, and Conflict when its
-    name is that of another thread, or when it no longer follows the old one.
+    Raises NotFound, UsageError, AgentMissing, Busy during a run in the new thread, and Conflict when its name is that
+    of another thread, or when its prompts differ from those of the old one.
     """
-    if wanted.name is not None:
-        check_name(wanted.name)
-    if wanted.model is not None and not wanted.model.strip():
-        raise UsageError("The model has no name.", hint="Name one, or leave it out: then it is the agent's own.")
-    check_argument("model", wanted.model)
-    cwd = existing_dir(wanted.cwd) if wanted.cwd is not None else None
+    if options.name is not None:
+        check_name(options.name)
+    if options.model is not None and not options.model.strip():
+        raise UsageError("The model has no name.", hint="Name one, or leave it out to use the agent's default.")
+    check_argument("model", options.model)
+    cwd = existing_dir(options.cwd) if options.cwd is not None else None
 
     def prepare(store: Store) -> LiveReplay:
         old = single_thread(store, name)
-        prompts = _asked(store, old)[: wanted.rounds]
+        prompts = _asked(store, old)[: options.rounds]
         if not prompts:
             raise UsageError(f"Nothing was asked in {old.name} yet.", hint="There is nothing to replay.")
-        engine.find(wanted.agent or old.agent)
-        found = store.threads.find(wanted.name) if wanted.name is not None else None
+        engine.find(options.agent or old.agent)
+        found = store.threads.find(options.name) if options.name is not None else None
         if found is None:
-            thread = store.threads.create(_new(engine, old, wanted, cwd), unique=wanted.name is None)
+            thread = store.threads.create(_new(engine, old, options, cwd), unique=options.name is None)
         else:
-            thread = _gone_on(store, engine, old, found, wanted, cwd)
-        due = _due(store, old, thread, prompts)
-        return LiveReplay(engine, old, thread, due, len(prompts), goes_on=found is not None)
+            thread = _continued(store, engine, old, found, options, cwd)
+        to_ask = _prompts_to_ask(store, old, thread, prompts)
+        return LiveReplay(engine, old, thread, to_ask, len(prompts), is_continued=found is not None)
 
     return await engine.store.atomically(prepare)
 
 
-def _in_our_words(error: ClewError | None) -> ClewError | None:
-    """Whoever asks in the thread to go on makes another one of it than the replay was."""
+def _with_replay_hint(error: ClewError | None) -> ClewError | None:
+    """The usual hint is to ask again in the thread, after which it would no longer be a replay."""
     if isinstance(error, AgentError) and not isinstance(error, AuthFailed | BillingFailed | WrongModel):
         error.hint = MORE_TIME if isinstance(error, TimedOut) else KEPT
     return error
@@ -220,16 +223,16 @@ def _asked(store: Store, thread: Thread) -> list[PromptRound]:
     return [each for each in rounds(store.turns.history(thread.id)) if each.turns[0].role is Role.USER]
 
 
-def _new(engine: Engine, old: Thread, wanted: ReplayOptions, cwd: str | None) -> Thread:
+def _new(engine: Engine, old: Thread, options: ReplayOptions, cwd: str | None) -> Thread:
     now = engine.context.clock()
-    agent = wanted.agent or old.agent
+    agent = options.agent or old.agent
     return Thread(
         id=ThreadId(engine.context.new_id()),
-        name=wanted.name or f"{old.name[:NAME_CHARS]}-{name_from(wanted.model or agent)}",
+        name=options.name or f"{old.name[:NAME_CHARS]}-{name_from(options.model or agent)}",
         cwd=cwd or existing_dir(old.cwd),
         agent=agent,
-        model=wanted.model,
-        permissions=wanted.permissions or Permissions.READ_ONLY,
+        model=options.model,
+        permissions=options.permissions or Permissions.READ_ONLY,
         standing=old.standing,
         origin=Origin(OriginKind.REPLAY, (SourceThread(old.id, old.name),)),
         created_at=now,
@@ -237,50 +240,45 @@ def _new(engine: Engine, old: Thread, wanted: ReplayOptions, cwd: str | None) ->
     )
 
 
-def _gone_on(
-    store: Store, engine: Engine, old: Thread, found: Thread, wanted: ReplayOptions, cwd: str | None
+def _continued(
+    store: Store, engine: Engine, old: Thread, found: Thread, options: ReplayOptions, cwd: str | None
 ) -> Thread:
-    """A replay that was begun before, with the directory and the permissions that are wanted now."""
+    """The thread of an earlier replay, with the directory and the permissions that the options give."""
     origin = found.origin
     if origin is None or origin.how is not OriginKind.REPLAY or [source.id for source in origin.of] != [old.id]:
         raise Conflict(
-            f"There is a thread named {found.name} already, and it is no replay of {old.name}.",
+            f"There is a thread named {found.name} already, and it is not a replay of {old.name}.",
             hint="Choose another --name.",
         )
-    if engine.is_held(store, found.id):
-        raise Busy(f"A run is going on in {found.name}.", hint="Wait for it, or stop it with clew runs cancel.")
-    asked = (wanted.agent or old.agent, wanted.model)
+    check_idle(store, engine, found)
+    asked = (options.agent or old.agent, options.model)
     if asked not in ((found.agent, found.model), (found.agent, None)):
         who = " ".join(part for part in (found.agent, found.model) if part)
         raise Conflict(f"{found.name} is a replay with {who}.", hint="Choose another --name for another model.")
-    changes = {"cwd": cwd, "permissions": wanted.permissions}
+    changes = {"cwd": cwd, "permissions": options.permissions}
     changes = {key: value for key, value in changes.items() if value not in (None, getattr(found, key))}
     return store.threads.update(found.id, at=engine.context.clock(), **changes) if changes else found
 
 
-def _due(store: Store, old: Thread, thread: Thread, prompts: Sequence[PromptRound]) -> list[_Due]:
-    """What is still to be asked. Raises Conflict when the threads no longer ask the same."""
+def _prompts_to_ask(store: Store, old: Thread, thread: Thread, prompts: Sequence[PromptRound]) -> list[_Prompt]:
+    """The prompts without a complete answer. Raises Conflict when the two threads have different prompts."""
     asked = _asked(store, thread)
     theirs = [each.prompt for each in _asked(store, old)]
     if [each.prompt for each in asked] != theirs[: len(asked)]:
         raise Conflict(
-            f"{thread.name} and {old.name} no longer ask the same: one of them was changed since.",
-            hint="Choose another --name, and it is replayed from the start.",
+            f"{thread.name} and {old.name} no longer have the same prompts: one of them was changed.",
+            hint="Choose another --name to replay it from the start.",
         )
-    again = asked[-1].turns[0].id if asked and not _is_answered(asked[-1]) else None
-    whole = len(asked) - (again is not None)
+    is_incomplete = bool(asked) and all(turn.partial for turn in asked[-1].answers)
+    retry_of = asked[-1].turns[0].id if is_incomplete else None
+    answered = len(asked) - is_incomplete
     return [
-        _Due(number, each.prompt, again if number == len(asked) else None)
-        for number, each in enumerate(prompts, start=1)
-        if number > whole
+        _Prompt(number, each.prompt, retry_of if number == len(asked) else None)
+        for number, each in enumerate(prompts[answered:], start=answered + 1)
     ]
 
 
-def _is_answered(round_: PromptRound) -> bool:
-    return any(not turn.partial for turn in round_.answers)
-
-
-def _said(store: Store, round_: PromptRound) -> ReplayAnswer | None:
+def _answer(store: Store, round_: PromptRound) -> ReplayAnswer | None:
     if not round_.answers:
         return None
     last = round_.answers[-1]

@@ -27,6 +27,7 @@ from clew.engine.sessions.transfer import portable as portable_session
 from clew.errors import Busy, UsageError
 from clew.hosts.transfer.export_file import pack, parts_of, session_part
 from clew.hosts.transfer.secret_scan import FoundSecret, refuse_secrets, scan, session_name
+from clew.hosts.validation import check_idle
 from clew.store.rows.reviews import shown_in
 from clew.store.store import Store
 from clew.store.transfer.codec import HISTORY_TABLES, Tables, portable
@@ -149,10 +150,7 @@ def gather_rows(store: Store, engine: Engine, name: str) -> ThreadGroup:
         threads = store.threads.together(name)
         dumps = [store.threads.dump(thread.id) for thread in threads]
         for thread in threads:
-            if engine.is_held(store, thread.id):
-                raise Busy(
-                    f"A run is going on in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel."
-                )
+            check_idle(store, engine, thread)
         members = [_member(store, thread) for thread in threads]
     return ThreadGroup(tuple(members), tuple(dumps), (), {})
 

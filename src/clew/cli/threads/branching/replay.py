@@ -82,7 +82,7 @@ async def _run(live: LiveReplay, limits: Sequence[str], *, as_json: bool) -> int
 
 def _note_start(live: LiveReplay) -> None:
     thread = live.thread
-    if live.goes_on:
+    if live.is_continued:
         note(f"continuing {thread.name}: {plural(live.asked_before, 'prompt')} of {live.count:,} answered before")
     else:
         note(f"new thread: {thread.name}, {plural(live.count, 'prompt')} of {live.old.name}")
