@@ -1,15 +1,15 @@
-"""One spawned process, from its first line to the end of everything it started.
+"""One spawned process, from its first line of output to the end of everything that it started.
 
-Two tasks run side by side: reading, which turns lines into events, and watching, which looks at the clocks and for a
-cancel. The first to finish decides. An agent that must stop is first asked to interrupt itself, which keeps what it
-said; then its process and all that it started are ended. While a person is asked, both clocks stand still.
+Two tasks run side by side. One reads lines and turns them into events. The other watches for a cancel, for the run's
+time limit and for an agent that has written nothing for too long. The attempt ends when either task does. An agent that
+must stop is first asked to interrupt itself, which keeps what it said; then its process and everything that it started
+are ended. Both time limits pause while a person is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from clew.agents.adapter import Adapter, LaunchProfile, StreamResult
@@ -30,7 +30,7 @@ from clew.core.runs.events import (
 from clew.core.runs.permissions import Answer, refusal_without_person
 from clew.engine.faults import passed
 from clew.engine.process.agent import AgentProcess
-from clew.engine.process.framing import MOST_LINE_BYTES, SkippedLine
+from clew.engine.process.framing import MAX_LINE_BYTES, SkippedLine
 from clew.engine.questions import AgentQuestions
 from clew.engine.settings import EngineSettings
 from clew.engine.stopping import StopConditions
@@ -46,32 +46,30 @@ _POINT_OF: dict[type[Event], str] = {
 
 class AttemptEnd(Record):
     outcome: Outcome
-    ending: StreamResult
+    result: StreamResult
     stopped: StopReason | None
     exit_status: int | None
     stderr_tail: str
     tool_ran: bool
-    trouble: str | None = None  # the error that the agent last retried, if nothing has come since
+    retried_error: str | None = None  # the error that the agent last retried, if it has sent nothing since
     skipped: str | None = None  # the part of its output that was too long to read
 
 
 class AttemptObserver(Protocol):
-    """The run that an attempt belongs to: it stores what happens."""
+    """The run that an attempt belongs to. It stores what happens during the attempt."""
 
     async def event_occurred(self, event: Event, *, waits_for_person: bool = False) -> None:
-        """`waits_for_person`: from this event on the run waits. Nobody sees the one without the other."""
+        """Stores the event. `waits_for_person`: stores in the same transaction that the run now waits for a person."""
 
     async def questions_settled(self) -> None:
-        """No question is open any more, so the run no longer waits for a person."""
+        """The run's last open question was answered, so the run no longer waits for a person."""
 
 
 def too_long(line: SkippedLine) -> str:
-    return f"a line of {line.size_bytes / 1e6:,.0f} MB, and the most that is read is {MOST_LINE_BYTES / 1e6:,.0f} MB"
+    return f"a line of {line.size_bytes / 1e6:,.0f} MB, and the limit is {MAX_LINE_BYTES / 1e6:,.0f} MB"
 
 
 class LiveAttempt:
-    """Carries one attempt out."""
-
     def __init__(
         self,
         adapter: Adapter,
@@ -92,15 +90,15 @@ class LiveAttempt:
         self.stop = stop
         self.reader = adapter.reader(launch)
         self.stopped: StopReason | None = None
-        self._waiting = 0  # for so many answers of a person
-        self._asking: dict[str, asyncio.Task[None]] = {}  # by question
-        self._heard_at = 0.0
-        self._trouble: str | None = None
+        self._open_questions = 0  # questions that a person has not answered yet
+        self._asking: dict[str, asyncio.Task[None]] = {}  # by question id
+        self._last_output_at = 0.0
+        self._retried_error: str | None = None
         self._skipped: str | None = None
-        self._finished = False  # the result is read and stdin closed; the agent may still write, or hang
+        self._finished = False  # the result was read and stdin closed; the agent may still write, or hang
 
     async def carry_out(self, prompt_line: bytes, *, resumed: bool) -> AttemptEnd:
-        self._heard_at = self._now()
+        self._last_output_at = self._now()
         sending = asyncio.create_task(self._send_prompt(prompt_line))
         reading = asyncio.create_task(self._read())
         watching = asyncio.create_task(self._watch())
@@ -118,32 +116,32 @@ class LiveAttempt:
                 await self.process.end(grace_s=self.settings.grace_s)
         passed("process_ended")
         stderr = self.process.stderr_tail
-        ending = self.reader.result(resumed=resumed, exit_status=exit_status, stderr=stderr)
-        if not ending.diagnosis.answered:  # its message becomes the run's error
-            diagnosis = replace(ending.diagnosis, message=self.process.without_secrets(ending.diagnosis.message))
-            ending = replace(ending, diagnosis=diagnosis)
+        result = self.reader.result(resumed=resumed, exit_status=exit_status, stderr=stderr)
+        if not result.diagnosis.answered:  # the message becomes the run's error, which is stored and shown
+            diagnosis = replace(result.diagnosis, message=self.process.without_secrets(result.diagnosis.message))
+            result = replace(result, diagnosis=diagnosis)
         return AttemptEnd(
-            outcome=classify(ending.diagnosis, stopped=self.stopped, exit_status=exit_status),
-            ending=ending,
+            outcome=classify(result.diagnosis, stopped=self.stopped, exit_status=exit_status),
+            result=result,
             stopped=self.stopped,
             exit_status=exit_status,
             stderr_tail=stderr,
             tool_ran=self.reader.tool_ran,
-            trouble=self._trouble and self.process.without_secrets(self._trouble),
+            retried_error=self._retried_error and self.process.without_secrets(self._retried_error),
             skipped=self._skipped,
         )
 
     async def _send_prompt(self, line: bytes) -> None:
         await self.process.send(line)
         if not self.abilities.asks:
-            self.process.close_stdin()  # such an agent reads its prompt to the end of its input
+            self.process.close_stdin()  # an agent that asks no questions reads its prompt up to the end of its input
         passed("prompt_sent")
 
     async def _read(self) -> None:
         async for line in self.process.lines():
-            self._heard_at = self._now()
+            self._last_output_at = self._now()
             for event in self._events(line):
-                answer = self._settled(event)
+                answer = self.questions.settled(event) if isinstance(event, QuestionAsked) else None
                 asks_person = isinstance(event, QuestionAsked) and answer is None
                 await self.observer.event_occurred(event, waits_for_person=asks_person)
                 passed(_POINT_OF.get(type(event), ""))
@@ -160,14 +158,11 @@ class LiveAttempt:
         self._skipped = too_long(line)
         return [Warned("line_skipped", f"{self.adapter.name} sent {self._skipped}: it was skipped.")]
 
-    def _settled(self, event: Event) -> Answer | None:
-        return self.questions.settled(event) if isinstance(event, QuestionAsked) else None
-
     async def _react(self, event: Event, answer: Answer | None) -> None:
         if isinstance(event, AgentRetried):
-            self._trouble = event.error
+            self._retried_error = event.error
         elif isinstance(event, TextStreamed | ToolStarted):
-            self._trouble = None
+            self._retried_error = None
         if isinstance(event, QuestionAsked):
             if answer is not None:
                 await self._answer(event, answer, by="policy")
@@ -179,19 +174,19 @@ class LiveAttempt:
             self._asking.pop(event.question_id).cancel()
 
     async def _ask_person(self, question: QuestionAsked) -> None:
-        self._waiting += 1
+        self._open_questions += 1
         try:
             answer = await self.questions.answer(question)
         except StoreError:
-            raise  # the question stays open; the run meets the same error, and ends
+            raise  # the question stays open; the run's own store calls fail too, which ends the run
         except Exception as error:  # noqa: BLE001 - a fault on the person's side must not leave the agent waiting
             answer = refusal_without_person(question)
             message = f"{question.tool} was declined: asking failed with {error!r}."
             await self.observer.event_occurred(Warned("declined", message))
         finally:
-            self._waiting -= 1
-            self._heard_at = self._now()
-            if not self._waiting:
+            self._open_questions -= 1
+            self._last_output_at = self._now()
+            if not self._open_questions:
                 await self.observer.questions_settled()
         await self._answer(question, answer, by="user")
 
@@ -201,36 +196,47 @@ class LiveAttempt:
         await self.process.send(self.adapter.answer_line(question, answer))
 
     async def _watch(self) -> StopReason | None:
-        """Why the attempt must be stopped. None: it has answered and does not exit, or its thread was taken over."""
+        """Waits until the attempt must be stopped, and returns why.
+
+        None: the agent has answered and does not exit, or another process took the thread over.
+        """
         before = self._now()
         while True:
             await asyncio.sleep(self.settings.poll_s)
             now = self._now()
-            if not self._waiting:
-                self.stop.budget.spent_s += now - before
+            if not self._open_questions:
+                self.stop.spent_s += now - before
             before = now
             if self.stop.is_lost:
                 return None
             if self._finished or self.process.exit_status is not None:
-                if now - self._heard_at > self.settings.exit_s:
-                    return None  # it hangs; or it has exited, and something it started holds its output open
+                if now - self._last_output_at > self.settings.exit_s:
+                    return (
+                        None  # the agent hangs; or it has exited, and a process that it started holds its output open
+                    )
                 continue
             if await self.stop.is_cancelled_so_far():
                 return StopReason.CANCELLED
-            if self.stop.budget.is_spent:
+            if self.stop.is_timed_out:
                 return StopReason.TIMED_OUT
             if self._is_idle(now):
                 return StopReason.IDLE
 
     def _is_idle(self, now: float) -> bool:
-        return self.settings.idle_s is not None and not self._waiting and now - self._heard_at > self.settings.idle_s
+        return (
+            self.settings.idle_s is not None
+            and not self._open_questions
+            and now - self._last_output_at > self.settings.idle_s
+        )
 
     async def _stop(self, cause: StopReason | None, reading: asyncio.Task[None]) -> None:
         if cause is not None and not self.reader.finished:
             self.stopped = cause
             interrupt = self.adapter.interrupt_line()
             if interrupt is not None:
-                await self._quietly(self.process.send(interrupt), self.settings.interrupt_s)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self.settings.interrupt_s):
+                        await self.process.send(interrupt)
                 killed = asyncio.create_task(self.stop.at_once.wait())
                 await asyncio.wait(
                     {reading, killed}, timeout=self.settings.interrupt_s, return_when=asyncio.FIRST_COMPLETED
@@ -247,12 +253,6 @@ class LiveAttempt:
                 return await self.process.wait()
         except TimeoutError:
             return None
-
-    @staticmethod
-    async def _quietly(work: Coroutine[Any, Any, None], limit_s: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit_s):
-                await work
 
     @staticmethod
     async def _cancel_all(*tasks: asyncio.Task[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Carries turns out: starts a run, takes over what a dead process left queued, follows, cancels and sends any run.
+"""Carries out turns: it starts runs, takes over queued runs of dead processes, and follows, cancels and sends any run.
 
 What happens to one run is in `turn`; the order in which runs of a thread start is in `queue`.
 """
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 log = logging.getLogger("clew.engine")
-RECOVERY_MOST_S = 30.0  # between two tries to end a run that could not be ended
-FOLLOWED_CHARS = 256 * 1024  # of events that are read at once for one follower
+MAX_RECOVERY_PAUSE_S = 30.0  # the longest pause between two tries to end a run
+FOLLOWED_CHARS = 256 * 1024  # how much of a run's events is read at once for one follower
 
 
 class Engine:
-    """Open one per process, and close it: else the next one that opens ends what this one started."""
+    """Open one per process, and close it. What an engine leaves running is ended by the next engine that opens."""
 
     def __init__(
         self, store: Store, adapters: Mapping[str, Adapter], settings: EngineSettings, context: RuntimeContext
@@ -85,16 +85,16 @@ class Engine:
         )
 
     async def default_model(self, agent: str) -> str | None:
-        """What answers when nothing names a model; None: not known before its first run."""
+        """The model that answers when nothing names one. None: it is not known before the agent's first run."""
         configured = self.agent_settings(agent).model
         return configured or await self.store.call(lambda store: store.key_values.get(default_model_key(agent)))
 
     # Starting a run
 
     async def start(self, request: TurnRequest, also: Callable[[Store, Run], None] | None = None) -> LiveTurn:
-        """The prompt is stored when this returns; the run then proceeds by itself.
+        """The prompt is stored when this returns. The run then continues in the background.
 
-        `also` is what a host writes about the run in the same transaction: both are stored, or neither.
+        `also` writes what a host stores about the run, in the same transaction.
         """
         binary = self.find(request.agent)
         launching.prepare()
@@ -102,7 +102,7 @@ class Engine:
         model = named_model(request, self.agent_settings(request.agent).model)
         if model is None:
             model = await self.store.call(lambda store: self._model(request, store))
-        check_argument("model", model)  # wherever it comes from: a flag, the thread, the settings, the store
+        check_argument("model", model)  # it may come from a flag, the thread, the settings or the store
         run = new_run(request, model, self.context)
         leases.runs_of_this_process.add(run.id)
         try:
@@ -111,7 +111,7 @@ class Engine:
             except Busy:
                 if not await self.recover():
                     raise
-                leased = await self._open_run(request, run, token, also)  # the run that held the thread had died
+                leased = await self._open_run(request, run, token, also)  # the run that held the thread was dead
         except BaseException:
             leases.runs_of_this_process.discard(run.id)
             raise
@@ -162,9 +162,9 @@ class Engine:
             task.add_done_callback(self._recovering.discard)
 
     async def take_up(self, may_run: Callable[[Thread], bool] | None = None) -> list[LiveTurn]:
-        """Carries out the queued runs that a dead daemon left behind. Called by daemons only.
+        """Carries out the queued runs that a dead daemon left. Only daemons call this.
 
-        A run whose agent cannot be found just now, or that this daemon may not run, stays queued.
+        A run stays queued when its agent cannot be found now, or when this daemon may not run it.
         """
         taken = []
         for run in await self.store.call(queue.left_behind):
@@ -207,28 +207,28 @@ class Engine:
         earlier = [JournalEntry(each.seq, each.at, each.event) for each in stored if each.event is not None]
         return self._carry_out(request_of(run, thread), run, binary, token, leased=leased, earlier=earlier)
 
-    # Before a run: what it would be
+    # Previews
 
     async def preview(self, request: TurnRequest) -> Decision:
-        """The decision about a turn, made as it will be made. Stores nothing."""
+        """The decision that would be made about this turn now. Stores nothing."""
         from clew.engine.planning import preview
 
         return await preview.preview(self, request)
 
     async def next_sessions(self, requests: Sequence[TurnRequest]) -> list[SessionId | None]:
-        """The session that each turn would resume, all of one agent; None: a fresh one. Raises AgentMissing."""
+        """The session that each turn would resume (None: a fresh one). All are of one agent. Raises AgentMissing."""
         from clew.engine.planning import preview
 
         return await preview.sessions(self, requests)
 
     def is_held(self, store: Store, thread_id: ThreadId) -> bool:
-        """A run of a live process holds the thread."""
+        """Whether a run of a live process holds the thread."""
         return leases.live_lease(store, leases.thread_key(thread_id), self.context) is not None
 
-    # A run of any process
+    # Runs of any process
 
     async def follow(self, run_id: RunId, after: int = 0) -> AsyncGenerator[StoredEvent, None]:
-        """The run's events after that one, each when it is stored, to the last."""
+        """The run's events after number `after`, up to its last one. Each is yielded once it is stored."""
         turn = self._live.get(run_id)
         if turn is not None:
             async for entry in turn.events(after=after, stored=True):
@@ -241,15 +241,15 @@ class Engine:
             while batch := await self.store.read_large(partial(_next_events, run_id, after)):
                 while batch:
                     after = batch[0].seq
-                    yield batch.pop(0)  # no longer kept here: the follower may be slow, and the batch is large
+                    yield batch.pop(0)  # removed, to free its memory: the follower may be slow, and the batch is large
             if run is None or run.status not in LIVE:
-                return  # it was over before its events were read, so they are all there
+                return  # the run had ended before its events were read, so all of them were read
             await asyncio.sleep(self.settings.poll_s)
 
     async def cancel(self, run_id: RunId, *, hold: bool = True) -> bool:
-        """Asks a run to stop. False: it is over already.
+        """Asks a run to stop. False: the run has already ended.
 
-        When it had started, a daemon's prompts that are queued behind it are held until somebody sends them, unless
+        If the run had started, a daemon's prompts that are queued behind it are held until somebody sends them, unless
         `hold` is False.
         """
 
@@ -262,40 +262,40 @@ class Engine:
                 now = self.context.clock()
                 return queue.stop(store, run, now) if hold else store.runs.request_cancel(run_id, now)
             still_open = [question for question in store.questions.of_run(run_id) if question.is_open]
-            for question in still_open:  # of a run that died with Clew: nobody need answer it
+            for question in still_open:  # the run died with its process, and its questions need no answer any more
                 store.questions.close(question, QuestionState.WITHDRAWN, self.context.clock())
             return bool(still_open)
 
         asked = await self.store.atomically(ask_to_stop)
-        self._look(run_id)
+        self._poll_now(run_id)
         return asked
 
     async def send(self, run_id: RunId) -> Run:
-        """Starts a queued run before the others that wait, held or not, and stops the one in progress.
+        """Lets a queued run start before all others that wait, even if it is held, and stops the run in progress.
 
-        It starts in the process that carries it out, or with the next daemon if there is none. Raises Conflict once
-        it has started.
+        The run starts in the process that carries it out or, if there is none, in the next daemon. Raises Conflict if
+        it has already started.
         """
         run = await self.store.atomically(
             lambda store: queue.send(store, store.runs.require(run_id), self.context.clock())
         )
-        self._look(run_id)
+        self._poll_now(run_id)
         return run
 
-    def _look(self, run_id: RunId) -> None:
-        """If the run waits in this process, it looks at the store now instead of at its next poll."""
+    def _poll_now(self, run_id: RunId) -> None:
+        """If the run waits in this process, it reads the store now and not only at its next poll."""
         turn = self._live.get(run_id)
         if turn is not None:
-            turn.look()
+            turn.poll_now()
 
-    # What a crash left behind
+    # Recovery after a crash
 
     async def recover(self) -> list[Run]:
-        """Ends what a crash left running. Called by whoever asks, serves or works; never by a mere look."""
+        """Ends the runs that a crash left. Commands that ask, serve or work call it; commands that only read do not."""
         return await recovery.recover_dead(self.store, self._adapters.get, self.context, self.settings)
 
     async def gone(self, runs: Sequence[Run]) -> set[str]:
-        """The ids of those whose process is dead. Writes nothing."""
+        """The ids of the runs whose process is dead. Writes nothing."""
 
         def dead(store: Store) -> set[str]:
             live = (run for run in runs if run.status in LIVE)
@@ -304,7 +304,10 @@ class Engine:
         return await self.store.call(dead)
 
     async def _recover_until_over(self, run_id: RunId) -> None:
-        """For a run whose end could not be stored. Others take it for alive as long as this process is."""
+        """Retries the recovery of a run whose end could not be stored.
+
+        Only this process can recover it: to the others the run is alive as long as its process is.
+        """
         wait_s = self.settings.poll_s
         while True:
             await asyncio.sleep(wait_s)
@@ -313,12 +316,12 @@ class Engine:
                 run = await self.store.call(lambda store: store.runs.find(run_id))
                 if run is None or run.status not in LIVE or run.owner is None:
                     return
-            wait_s = min(2 * wait_s, RECOVERY_MOST_S)
+            wait_s = min(2 * wait_s, MAX_RECOVERY_PAUSE_S)
 
-    # Sessions that were begun without Clew
+    # Sessions that were started outside Clew
 
     async def adopt(self, thread: Thread, agent: str, session_id: str, *, model: str | None = None) -> Adopted:
-        """Makes the session the thread's own, as far as its file shows what it holds."""
+        """Makes the session the thread's own. What its file holds becomes turns of the thread."""
         from clew.engine.sessions import adoption
 
         found = await self.find_session(agent, thread.cwd, session_id)
@@ -329,29 +332,32 @@ class Engine:
         )
 
     async def find_session(self, agent: str, work_dir: str, session_id: str) -> FoundSession | None:
-        """A session's file, for a caller who adopts it in a transaction of its own. None: no file, or an empty one."""
+        """Reads a session's file, for a caller that adopts the session in its own transaction.
+
+        None: there is no file, or it is empty.
+        """
         from clew.engine.sessions import adoption
 
         adapter, binary = self.adapter(agent), self.find(agent)
         runtime = runtime_of(adapter, binary, await self.abilities(agent, binary), self.context)
         return await asyncio.to_thread(adoption.find_session, adapter, runtime, work_dir, session_id)
 
-    # The end of this process
+    # Closing
 
     def in_background(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
-        """A task of a host that works with runs. `close` ends the runs and waits for it before it closes the store."""
+        """Starts a host's task that works with runs. `close` ends the runs and waits for the task."""
         task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         return task
 
     async def close(self) -> None:
-        """Ends the runs in progress, all at once, and closes the store."""
+        """Ends all runs of this process, concurrently, and closes the store."""
         await self._abandon_all()
-        while self._background:  # a host's task may have started one more run meanwhile
+        while self._background:  # a host's task may start another run while it ends
             await asyncio.wait(set(self._background), timeout=self.settings.poll_s)
             await self._abandon_all()
-        for task in list(self._recovering):  # the next start recovers these runs
+        for task in list(self._recovering):  # the next engine recovers these runs
             task.cancel()
         await asyncio.gather(*self._recovering, return_exceptions=True)
         self.store.close()

@@ -1,6 +1,6 @@
-"""Named points in a turn at which a test may make something happen, mostly the death of this very process.
+"""Fault points: named points in a turn at which a test can make something happen, usually the death of the process.
 
-In production nothing is installed, and a point costs one comparison. The names are part of the testing kit's contract:
+In production no hook is installed, and a point costs one comparison. The names are part of the testing kit's contract.
 `POINTS` lists them in the order in which a turn passes them.
 """
 
@@ -28,7 +28,7 @@ _hook: Callable[[str], None] | None = None
 
 
 def install(hook: Callable[[str], None] | None) -> None:
-    """For tests: called with the name of every point that is passed."""
+    """For tests: `hook` is called with the name of every point that a turn passes."""
     global _hook
     _hook = hook
 

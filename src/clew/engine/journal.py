@@ -1,8 +1,8 @@
-"""A run's events: numbered, stored, and given to every listener.
+"""A run's events: numbered, stored, and passed to every listener.
 
-State changes are stored before anybody is told of them. Text and tool events are batched, and stored at most 50 ms
-after they came. A listener that joins late gets everything from where it asks. One that wants only stored events waits
-for that: a client that reconnects after a crash must not have seen more than the store has.
+State changes are stored before a listener gets them. Text and tool events are batched, and stored at most 50 ms after
+they arrived. A listener that joins late gets every event after the number that it names. A listener may ask for stored
+events only: a client that reconnects after a crash must not have seen more than the store has.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Journal:
     def __init__(
         self, async_store: StoreAccess, run_id: RunId, clock: Callable[[], float], earlier: Sequence[JournalEntry] = ()
     ) -> None:
-        """`earlier`: what a process that could not start the run has stored of it."""
+        """`earlier`: the events that another process stored before it left the run queued."""
         self._store = async_store
         self._run_id = run_id
         self._clock = clock
@@ -52,12 +52,12 @@ class Journal:
         self._closed = False
 
     async def note(self, event: Event, also: Callable[[Store], object] | None = None) -> None:
-        """Adds an event. Raises what the store raised, if an earlier batch could not be stored.
+        """Adds an event. If an earlier batch could not be stored, raises that error.
 
-        `also` is written in the transaction that stores an urgent event: nobody sees the one without the other.
+        `also` writes more in the transaction that stores an urgent event, so that no reader sees one without the other.
         """
         if self._failure is not None:
-            # Raised once: the store may be back when the end of the run is noted.
+            # The error is raised only once: the store may be available again when the end of the run is noted.
             failure, self._failure = self._failure, None
             raise failure
         [entry] = self.numbered(event)
@@ -76,7 +76,7 @@ class Journal:
         return bool(self._all) and isinstance(self._all[-1].event, RunEnded)
 
     def numbered(self, *events: Event) -> list[JournalEntry]:
-        """The events with the next numbers, for the caller to store, who then calls `stored`."""
+        """The events with the next numbers. The caller stores them, and then calls `stored`."""
         return [JournalEntry(self._seq + number, self._clock(), event) for number, event in enumerate(events, 1)]
 
     async def stored(self, entries: Sequence[JournalEntry]) -> None:
@@ -90,17 +90,20 @@ class Journal:
 
     @asynccontextmanager
     async def taking(self) -> AsyncIterator[list[JournalEntry]]:
-        """The entries that are not stored yet, for the caller to store. Nothing is flushed meanwhile."""
+        """The entries that are not stored yet. The caller stores them inside; nothing else is flushed meanwhile."""
         async with self._flushing:
             batch, self._unstored = self._unstored, []
             try:
                 yield batch
             except BaseException:
-                self._unstored = [*batch, *self._unstored]  # the next flush stores these too: no gap
+                self._unstored = [
+                    *batch,
+                    *self._unstored,
+                ]  # the next flush stores these first: no gap
                 raise
 
     async def flush(self, also: Callable[[Store], object] | None = None) -> None:
-        async with self.taking() as batch:  # the lock keeps the order, also while the store is away
+        async with self.taking() as batch:  # its lock keeps the order of batches, even while a call is retried
             if not batch:
                 return
             last = batch[-1].seq
@@ -116,31 +119,31 @@ class Journal:
             also(store)
 
     async def close(self) -> None:
-        """Stores the rest and ends the listeners."""
+        """Stores the remaining events and ends the listeners."""
         try:
             if self._flusher is not None:
                 await self._flusher
             await self.flush()
         except StoreError:
-            pass  # the end of the run reported it; recovery ends what is stored of the run
+            pass  # the end of the run has reported this error, and recovery ends the run
         finally:
             self._closed = True
             await self._wake()
 
     async def listen(self, *, after: int = 0, stored: bool = False) -> AsyncIterator[JournalEntry]:
-        """Every event after that one to the last; `stored`: each only when it is stored."""
+        """Every event after number `after`, up to the last one. `stored`: each only once it is stored."""
         position = bisect_right(self._all, after, key=lambda entry: entry.seq)
         while True:
-            while self._may_hear(position, stored):
+            while self._may_pass(position, stored):
                 yield self._all[position]
                 position += 1
             if self._closed:
                 return
             async with self._news:
-                while not self._may_hear(position, stored) and not self._closed:
+                while not self._may_pass(position, stored) and not self._closed:
                     await self._news.wait()
 
-    def _may_hear(self, position: int, stored: bool) -> bool:
+    def _may_pass(self, position: int, stored: bool) -> bool:
         if position >= len(self._all):
             return False
         entry = self._all[position]
@@ -148,7 +151,7 @@ class Journal:
 
     async def _flush_soon(self) -> None:
         try:
-            while self._unstored:  # also what came while the last batch was written
+            while self._unstored:  # events may have arrived while the last batch was written
                 await asyncio.sleep(BATCH_S * 0.8)
                 await self.flush()
         except Exception as error:  # noqa: BLE001 - kept, and raised when the next event is noted

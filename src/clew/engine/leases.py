@@ -1,14 +1,15 @@
-"""Leases: who may do something alone, on any machine (law 5), and the heartbeat that keeps them.
+"""Leases: exclusive rights that hold on all machines (law 5), and the heartbeat that keeps them.
 
 Theory of operation
-1. A lease is a row of the store, held by a process under a token of its own. A run holds its thread's lease, or while
-   it waits a lease of its own, and slots, which cap how many agents run at once. A pair that is carried out holds one.
-2. On the same machine the death of a holder is seen at once (pid and start time); from elsewhere, when its heartbeat
-   stops. Heartbeats and expiries go by the store's clock (`now`), so that a machine whose own clock is wrong takes
-   nobody for dead.
-3. The token is the fence: whoever holds a lease checks it in every transaction that writes what the lease guards. A
-   process that slept while another one took the lease over writes nothing more.
-4. Whoever finds a dead holder cleans up after it before it takes the lease over (see recovery).
+1. A lease is a row of the store. A process holds it under a token of its own. A run that waits holds a waiting lease;
+   a run that has started holds its thread's lease, and slots, which limit how many agents run at once. A pair that is
+   in progress holds a lease too.
+2. On the same machine a dead holder is detected at once, by pid and start time; on another machine, when its heartbeat
+   stops. Heartbeats and expiry times use the store's clock (`now`), so that a machine with a wrong clock declares no
+   live process dead.
+3. The token is the fence: a holder checks it in every transaction that writes what the lease guards. So a process that
+   was suspended while another one took the lease over writes nothing more.
+4. A process that finds a dead holder cleans up after it before it takes the lease over (see recovery).
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from clew.errors import ClewError, StoreError
 from clew.store.records import Lease
 from clew.store.store import Store
 
-# Runs that this very process is carrying out. One that is not here although this process owns it could not be brought
-# to its end (the store failed): recovery may end it, as after a crash.
+# The runs that this process is carrying out. If this process owns a run that is not listed here, the end of that run
+# could not be stored. Recovery may end such a run, as after a crash.
 runs_of_this_process: set[str] = set()
 
 
@@ -38,7 +39,7 @@ def thread_key(thread_id: ThreadId) -> str:
 
 
 def waiting_key(run_id: RunId) -> str:
-    """Held by a run that waits for its thread: its heartbeat, for those who cannot see its process."""
+    """The lease of a run that waits for its thread. It tells other machines that the run's process is alive."""
     return f"waiting/{run_id}"
 
 
@@ -47,12 +48,12 @@ def slot_prefix(owner: Owner) -> str:
 
 
 def now(store: Store, context: RuntimeContext) -> float:
-    """What leases and heartbeats are written with and compared to."""
+    """The store's time, which all leases and heartbeats are written with and compared to."""
     return store.leases.time(context.clock)
 
 
 def is_process_dead(store: Store, owner: Owner, heard_until: float, context: RuntimeContext) -> bool:
-    """A process on this machine that is not there; one elsewhere that has not been heard of for too long."""
+    """On this machine: no such process exists. On another one: its heartbeat was due by `heard_until`, now past."""
     if owner.host == context.owner.host:
         return not is_alive(owner.pid, owner.started)
     return heard_until < now(store, context)
@@ -65,7 +66,7 @@ def is_holder_dead(store: Store, lease: Lease, context: RuntimeContext) -> bool:
 
 
 def live_lease(store: Store, key: str, context: RuntimeContext) -> Lease | None:
-    """The lease of that key, if its holder is alive."""
+    """The lease of this key, if a live process holds it."""
     held = store.leases.find(key)
     return None if held is None or is_holder_dead(store, held, context) else held
 
@@ -73,7 +74,7 @@ def live_lease(store: Store, key: str, context: RuntimeContext) -> Lease | None:
 def acquire(
     store: Store, key: str, token: str, context: RuntimeContext, settings: EngineSettings, run_id: RunId | None = None
 ) -> bool:
-    """A lease that is free or has expired. False: somebody holds it."""
+    """Takes a lease that is free or has expired. False: another holder has it."""
     at = now(store, context)
     lease = store.leases.acquire(key, token=token, owner=context.owner, run_id=run_id, now=at, ttl_s=settings.lease_s)
     return lease is not None
@@ -82,7 +83,7 @@ def acquire(
 def take_over(
     store: Store, key: str, token: str, context: RuntimeContext, settings: EngineSettings, run_id: RunId | None = None
 ) -> bool:
-    """Inside a transaction: also from a holder that is dead. False: a live process holds it."""
+    """Inside a transaction: takes a lease that is free, or whose holder is dead. False: a live process has it."""
     held = store.leases.find(key)
     if held is None:
         return acquire(store, key, token, context, settings, run_id)
@@ -96,7 +97,7 @@ def take_over(
 
 
 class HeldLeases:
-    """The leases that this process holds for one run or one pair: kept alive, checked before a write, given back."""
+    """The leases that this process holds for one run or one pair. It renews, checks and releases them."""
 
     def __init__(
         self,
@@ -106,7 +107,7 @@ class HeldLeases:
         taken_over: Callable[[], ClewError],
         run_id: RunId | None = None,
     ) -> None:
-        """`taken_over` makes the error of a write after another process took over what was guarded."""
+        """`taken_over` makes the error that `fence` raises."""
         self._store = async_store
         self._settings = settings
         self._context = context
@@ -114,24 +115,24 @@ class HeldLeases:
         self._run_id = run_id
         self._tokens: list[str] = []
         self._fence: tuple[str, str] | None = None  # key and token
-        self.is_lost = False  # one of them is another process's by now
+        self.is_lost = False  # another process has taken one of them over
 
     def keep(self, token: str) -> None:
-        """Keeps a lease alive that was taken already."""
+        """Adds a lease, which the caller has acquired, to those that are renewed."""
         self._tokens.append(token)
 
     def keep_as_fence(self, key: str, token: str) -> None:
-        """The same, for the lease that guards what is written (see `fence`)."""
+        """The same, for the lease that `fence` checks."""
         self.keep(token)
         self._fence = key, token
 
     @property
     def has_fence(self) -> bool:
-        """It had that lease, whoever has it by now."""
+        """Whether `keep_as_fence` was called, even if another process has taken the lease over since."""
         return self._fence is not None
 
     def fence(self, store: Store) -> None:
-        """Inside a transaction: raises when the lease is somebody else's by now, so that nothing is written."""
+        """Call it inside a transaction. It raises if another process has the lease now, so that nothing is written."""
         assert self._fence is not None
         key, token = self._fence
         held = store.leases.find(key)
@@ -140,35 +141,35 @@ class HeldLeases:
             raise self._taken_over()
 
     async def take_slot(
-        self, slots: Slots, on_wait: Callable[[], Awaitable[None]], given_up: Callable[[], Awaitable[bool]]
+        self, slots: Slots, on_wait: Callable[[], Awaitable[None]], is_given_up: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Waits for a free slot, unless the wait is given up."""
+        """Waits for a free slot until `is_given_up` is true. `on_wait` is called once, if it has to wait at all."""
         token = self._context.new_id()
-        told = False
+        is_waiting = False
         while True:
             lease = await self._store.atomically(lambda store: self._try_slot(store, slots, token), IDEMPOTENT)
             if lease is not None:
                 self.keep(token)
                 return
-            if not told:
-                told = True
+            if not is_waiting:
+                is_waiting = True
                 await on_wait()
             await asyncio.sleep(self._settings.poll_s)
-            if await given_up():
+            if await is_given_up():
                 return
 
     def _try_slot(self, store: Store, slots: Slots, token: str) -> Lease | None:
         with store.transaction():
             leases = store.leases.under(f"{slots.prefix}/")
-            for lease in leases if len(leases) >= slots.most else ():  # else there is one that nobody has
+            for lease in leases if len(leases) >= slots.limit else ():  # with fewer leases a slot is free
                 if is_holder_dead(store, lease, self._context):
                     store.leases.release(lease.token)
                 elif lease.expires_at <= now(store, self._context):
-                    # Late but alive (the machine slept, the clock jumped): its slot is not free.
+                    # The holder is late but alive (the machine slept, or its clock jumped), so its slot is not free.
                     store.leases.renew(lease.token, now(store, self._context), self._settings.lease_s)
             return store.leases.acquire_slot(
                 slots.prefix,
-                slots.most,
+                slots.limit,
                 token=token,
                 owner=self._context.owner,
                 run_id=self._run_id,
@@ -178,7 +179,7 @@ class HeldLeases:
 
     @asynccontextmanager
     async def kept(self, on_lost: Callable[[], object] = lambda: None) -> AsyncIterator[None]:
-        """The heartbeat runs inside; everything is given back at the end. `on_lost`: called by the heartbeat."""
+        """Renews the leases while inside, and releases them at the end. `on_lost` is called when one was taken over."""
         heartbeat = asyncio.create_task(self._beat(on_lost))
         try:
             yield
@@ -187,12 +188,12 @@ class HeldLeases:
             with contextlib.suppress(asyncio.CancelledError):
                 await heartbeat
             with contextlib.suppress(StoreError):
-                await self.release()  # or the next start frees it: an answer that is stored is not failed by this
+                await self.release()  # if this fails, recovery frees them; it is no reason to fail a run that is stored
 
     async def _beat(self, on_lost: Callable[[], object]) -> None:
         while True:
             await asyncio.sleep(self._settings.lease_s / 3)
-            with contextlib.suppress(StoreError):  # it may be back at the next beat; the fence is what counts
+            with contextlib.suppress(StoreError):  # the next heartbeat may succeed, and `fence` protects all writes
                 if not await self._store.atomically(self._renew):
                     self.is_lost = True
                     on_lost()
@@ -208,7 +209,7 @@ class HeldLeases:
             self.given_back()
 
     def give_back(self, store: Store) -> None:
-        """Within a transaction of the caller's, who calls `given_back` when that is stored."""
+        """Releases the leases in the caller's transaction. After the commit the caller calls `given_back`."""
         for token in self._tokens:
             store.leases.release(token)
 

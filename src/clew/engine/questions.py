@@ -1,4 +1,4 @@
-"""Who answers an agent's questions: the thread's permissions, the person at hand, or anybody through the store."""
+"""Answers to an agent's questions: by the thread's permissions, the caller's person, or anyone through the store."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class AgentQuestions:
         self._poll_s = poll_s
 
     def settled(self, question: QuestionAsked) -> Answer | None:
-        """The answer that needs nobody: the permissions give it, or there is nobody to ask. None: somebody is asked."""
+        """The answer that needs no person, because the permissions give it or no person can be asked. Else None."""
         answer = answer_by_policy(self._request.thread.permissions, question, self._request.allowed_tools)
         if answer is None and self._request.options.person is None and not self._request.options.lasting:
             return refusal_without_person(question)
         return answer
 
     def why_declined(self, question: QuestionAsked) -> str:
-        """For the user, about a refusal that nobody was asked about."""
+        """The message to the user about a question that was declined without asking a person."""
         return declined_message(question, self._request.thread.permissions, self._request.allowed_by)
 
     async def answer(self, question: QuestionAsked) -> Answer:
-        """The first that comes, from the person at hand or through the store. May wait for ever."""
+        """The first answer, from the caller's person or through the store. It may never come."""
         asked = [asyncio.ensure_future(self._stored_answer(question))]
         if self._request.options.person is not None:
             asked.append(asyncio.ensure_future(self._request.options.person(question)))
@@ -45,10 +45,10 @@ class AgentQuestions:
             await asyncio.gather(*asked, return_exceptions=True)
 
     async def _stored_answer(self, question: QuestionAsked) -> Answer:
-        """While the store is away the question stays open."""
-        while True:  # another process may store it, and does not tell us
-            answer = await self._store.glance(
-                lambda store: store.questions.require(self._run_id, question.question_id).reply, else_=None
+        """Polls: another process may store the answer. While the store is unavailable, the question stays open."""
+        while True:
+            answer = await self._store.call_once(
+                lambda store: store.questions.require(self._run_id, question.question_id).reply, default=None
             )
             if answer is not None:
                 return answer

@@ -1,14 +1,15 @@
 """The order of the runs in a thread: one at a time, first come, first served.
 
 Rules
-1. A question outlives the run that asked it, and so does its place in the queue. Prompts that were queued behind it
-   wait until it is answered (the run with the answer starts before them) or withdrawn. Whoever asks later has seen that
-   the run is over: a terminal's prompt starts at once, a daemon's behind those that wait already.
-2. Whoever stops a run may no longer want what was queued behind it. So a daemon's prompts are held then: a held one
-   does not keep others waiting, and starts when somebody sends it. Prompts that a process waits for are not held, nor
-   is an answer.
-3. A prompt that was cancelled before its run started is not a turn of the thread, whoever cancelled it and whatever
-   died afterwards (docs/threads.md). Its run is kept, with the prompt.
+1. An open question outlives the run that asked it, and keeps that run's place in the queue. Prompts that were queued
+   behind that run wait until the question is answered (the run with the answer starts before them) or withdrawn. A
+   person who asks after the run has ended knows that it has ended: a prompt from a terminal starts at once, a daemon's
+   prompt starts after those that already wait.
+2. A person who stops a run may no longer want the prompts that are queued behind it. So a daemon's prompts are held: a
+   held prompt delays no other, and starts when somebody sends it. A prompt that a process waits for is not held, and
+   neither is an answer.
+3. A prompt that was cancelled before its run started is not a turn of the thread, no matter who cancelled it and which
+   processes died afterwards (docs/threads.md). Its run is kept, with the prompt.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def open_run(
     settings: EngineSettings,
     also: Callable[[Store, Run], None] | None = None,
 ) -> bool:
-    """Stores the run with its prompt. True: it holds the thread's lease; False: it waits, and holds a lease for that.
+    """Stores the run with its prompt. True: the run has the thread's lease. False: it waits, and has a waiting lease.
 
-    `token` is of either lease; `also` is a host's part of the same transaction. Nothing is stored when it raises: Busy,
-    when the run would have to wait and must not; Conflict, when the answer that it brings was passed on already, or a
-    run of its id exists.
+    `token` is the token of that lease. `also` writes what a host stores in the same transaction. Nothing is stored when
+    this raises: Busy if the run would have to wait and must not; Conflict if the answer that it carries was already
+    delivered, or if a run with its id exists.
     """
     with store.transaction():
         if request.options.new_run_id is not None and store.runs.find(run.id) is not None:
@@ -62,7 +63,7 @@ def open_run(
             _wait_in_queue(store, run, token, context, settings)
         if request.answers is not None:
             asked = store.questions.require(request.answers.run_id, request.answers.id)
-            if asked.state is not QuestionState.OPEN:  # a daemon passes answers on, too
+            if asked.state is not QuestionState.OPEN:  # a daemon may have delivered the answer
                 raise Conflict("The answer was passed on already.", hint="clew runs list shows the run that brings it.")
             allowed = request.answers.reply.allow if request.answers.reply is not None else None
             store.questions.close(request.answers, QuestionState.ANSWERED, context.clock(), allowed)
@@ -72,13 +73,13 @@ def open_run(
 
 
 def left_behind(store: Store) -> list[Run]:
-    """Queued runs that no process carries out, in their order."""
+    """The queued runs that no process carries out, in the order of the queue."""
     queued = store.runs.newest(statuses=[RunStatus.QUEUED], limit=ALL_ROWS)
     return sorted((run for run in queued if run.owner is None), key=_order)
 
 
 def take_up(store: Store, run: Run, token: str, context: RuntimeContext, settings: EngineSettings) -> bool | None:
-    """Makes a run that was left behind this process's own. As `open_run`; None: another process was faster."""
+    """Claims such a run for this process. Returns what `open_run` does, or None if another process was faster."""
     with store.transaction():
         if not store.runs.claim(run.id, context.owner):
             return None
@@ -96,45 +97,48 @@ def end_unstarted(store: Store, run: Run, status: RunStatus, message: str, at: f
 
 
 def stop(store: Store, run: Run, at: float) -> bool:
-    """Asks a live run to stop, and holds the prompts behind it if its turn had come. False: it is over.
+    """Asks a live run to stop, and holds the prompts behind it if the run had the thread. False: the run has ended.
 
-    A second stop of the same run holds nothing more: prompts that were queued after the first are wanted.
+    A second stop of the same run holds nothing more: prompts that were queued after the first stop are wanted.
     """
     held = store.leases.find(leases.thread_key(run.thread_id))
-    had_its_turn = run.status is not RunStatus.QUEUED or (held is not None and held.run_id == run.id)
-    if had_its_turn and not run.cancel_requested:
+    had_thread = run.status is not RunStatus.QUEUED or (held is not None and held.run_id == run.id)
+    if had_thread and not run.cancel_requested:
         hold(store, run, at)
     return store.runs.request_cancel(run.id, at)
 
 
 def hold(store: Store, stopped: Run, at: float) -> None:
-    """A daemon's prompts that waited behind that run when it was stopped wait until somebody sends them."""
+    """Holds a daemon's prompts that waited behind the stopped run: each then waits until somebody sends it."""
     for run in store.runs.newest(thread_id=stopped.thread_id, statuses=[RunStatus.QUEUED], limit=ALL_ROWS):
         asked = run.asked
         if run.id == stopped.id or not asked.lasting or asked.answers or asked.held or asked.sent_now:
             continue
-        # A run that no process carries out and that is older than the stopped one was not behind it.
+        # A run that no process carries out and that is older than the stopped run was not behind it.
         is_behind = run.owner is not None or run.created_at > stopped.created_at
         if is_behind and run.created_at <= at:
             store.runs.update(run.id, asked=replace(asked, held=True))
 
 
 def send(store: Store, run: Run, at: float) -> Run:
-    """Lets a queued run start before the others that wait, and stops the one in progress. Raises Conflict."""
+    """Lets a queued run start before the others that wait, and stops the run in progress. Raises Conflict."""
     if run.status is not RunStatus.QUEUED or run.cancel_requested:
         what = "was cancelled" if run.status is RunStatus.QUEUED else f"has started: it is {run.status}"
         raise Conflict(f"The run {what}.", hint="Only a queued one can be sent.")
-    for going in store.runs.newest(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
-        store.runs.request_cancel(going.id, at)
+    for active in store.runs.newest(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
+        store.runs.request_cancel(active.id, at)
     lease = store.leases.find(leases.thread_key(run.thread_id))
     holder = store.runs.find(lease.run_id) if lease is not None and lease.run_id not in (None, run.id) else None
     if holder is not None and holder.asked.not_before is not None:
-        store.runs.request_cancel(holder.id, at)  # it has not started: it waits for a usage limit to reset
+        store.runs.request_cancel(holder.id, at)  # the holder has not started: it waits for a usage limit to reset
     return store.runs.update(run.id, asked=replace(run.asked, held=False, sent_now=True, not_before=None))
 
 
 def still_continues(store: Store, run: Run) -> bool:
-    """A run that continues another after a usage limit: is that one's prompt still the last that was asked?"""
+    """Whether the prompt of the run that this one continues is still the last prompt of the thread.
+
+    True for a run that continues no other.
+    """
     if run.asked.continues is None:
         return True
     prompts = [turn.id for turn in store.turns.history(run.thread_id) if turn.role is Role.USER]
@@ -150,17 +154,18 @@ def _order(run: Run) -> tuple[bool, bool, float, str]:
 
 
 def take_turn(store: Store, run: Run, token: str, context: RuntimeContext, settings: EngineSettings) -> str | None:
-    """Takes the thread's lease if it is this run's turn: None. Else the run that it waits for; itself, when it is held.
+    """Takes the thread's lease if it is this run's turn, and returns None.
 
-    A dead holder, or a run that was left without its lease, counts until recovery has cleaned up after it. A queued
-    run that no process carries out (its daemon died) does not: it gets its place when the next daemon takes it up.
+    Else returns the id of the run that this run waits for; a held run waits for itself. A dead holder, and a live run
+    without its lease, count until recovery has cleaned up after them. A queued run that no process carries out (its
+    daemon died) does not count: it gets its place when the next daemon takes it up.
     """
     key = leases.thread_key(run.thread_id)
     with store.transaction():
         held = store.leases.find(key)
         if held is not None and held.token == token:
-            return None  # it was taken before, and the store's answer was lost
-        stored = store.runs.require(run.id)  # it may have been held or sent since it was stored
+            return None  # an earlier call took the lease, but its result was lost with the connection
+        stored = store.runs.require(run.id)  # the run may have been held or sent since it was stored
         if stored.asked.held:
             return run.id
         now = leases.now(store, context)
@@ -171,7 +176,7 @@ def take_turn(store: Store, run: Run, token: str, context: RuntimeContext, setti
         ):
             if other.id != run.id:
                 return other.id
-        asking = _asking(store, run.thread_id)
+        asking = _runs_with_questions(store, run.thread_id)
         behind = _behind(stored, asking)
         if behind is not None:
             return behind.id
@@ -183,16 +188,16 @@ def take_turn(store: Store, run: Run, token: str, context: RuntimeContext, setti
 
 
 def is_next(store: Store, run: Run) -> bool:
-    """It is first in the queue, and not held."""
+    """Whether the run is the first in the queue and not held."""
     stored = store.runs.find(run.id)
     is_held = stored is not None and stored.asked.held
-    return not is_held and _first(store, run, _asking(store, run.thread_id)).id == run.id
+    return not is_held and _first(store, run, _runs_with_questions(store, run.thread_id)).id == run.id
 
 
 def _first(store: Store, run: Run, asking: Sequence[Run]) -> Run:
-    """The first of those that wait for the thread and that a process carries out.
+    """The first run that waits for the thread and that a process carries out.
 
-    A run that waits behind a question comes before a daemon's prompts only.
+    A run that waits behind a question comes first only among a daemon's prompts.
     """
     queued = store.runs.newest(thread_id=run.thread_id, statuses=[RunStatus.QUEUED], limit=ALL_ROWS)
     waiting = [other for other in queued if other.owner is not None and not other.asked.held]
@@ -201,13 +206,13 @@ def _first(store: Store, run: Run, asking: Sequence[Run]) -> Run:
     return min(waiting, key=_order, default=run)
 
 
-def _asking(store: Store, thread_id: ThreadId) -> list[Run]:
+def _runs_with_questions(store: Store, thread_id: ThreadId) -> list[Run]:
     """The runs whose questions are open."""
     return [store.runs.require(question.run_id) for question in store.questions.open(thread_id)]
 
 
 def _behind(run: Run, asking: Sequence[Run]) -> Run | None:
-    """The run with an open question that was not over yet when this run was asked for (rule 1)."""
+    """The run with an open question that had not ended when this run was created (rule 1)."""
     if run.asked.answers or run.asked.sent_now:
         return None
     return next((other for other in asking if other.ended_at is None or run.created_at < other.ended_at), None)

@@ -1,9 +1,10 @@
-"""After a crash of Clew: ends the processes that a dead process left running, and its runs.
+"""Recovery after a crash of Clew: ends the runs of a dead process, and the agent processes that it left running.
 
-A run is dead when its owner is: on the same machine that is certain; on another one its lease tells. The process that
-finds it first takes the thread's lease, so that no two recover it. It ends every process of the run's attempts, found
-by their mark; keeps what was said, from the stored events or from the session's file when that has more; marks the run
-interrupted; and releases the lease. The pin stays pending: the next decision settles it from the file.
+A run is dead when its owner is dead: on the same machine that is certain; on another machine its lease tells. The
+process that finds a dead run takes the thread's lease, so that no two processes recover the same run. It ends every
+process of the run's attempts, which it finds by their mark. It keeps what the agent said, from the stored events or
+from the session's file if that has more. It marks the run as interrupted, and releases the lease. The pin stays
+pending: the next decision settles it from the file.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from clew.core.history import Role, Turn
 from clew.core.ids import TurnId
 from clew.core.lookup import ALL_ROWS
 from clew.core.outcome import Outcome
-from clew.core.pins import Pin
 from clew.core.runs.answer import AnswerBuilder
 from clew.core.runs.events import (
     AttemptStarted,
@@ -38,6 +38,7 @@ from clew.engine.sessions.observation import observe
 from clew.engine.settings import EngineSettings, RuntimeContext, new_id
 from clew.engine.storage.async_store import StoreAccess
 from clew.errors import StoreError
+from clew.store.records import Lease
 from clew.store.store import Store
 
 log = logging.getLogger("clew.engine.recovery")
@@ -48,14 +49,14 @@ AdapterOf = Callable[[str], Adapter | None]
 async def recover_dead(
     async_store: StoreAccess, adapter_of: AdapterOf, context: RuntimeContext, settings: EngineSettings
 ) -> list[Run]:
-    """Ends every dead run. Cheap when there is none."""
+    """Ends every dead run. It is cheap if there is none."""
     dead = await async_store.call(lambda store: _dead_runs(store, context))
     recovered = []
     try:
         for run in dead:
             recovered.append(await _recover(run, async_store, adapter_of, context, settings))
         await async_store.call(lambda store: _free_leases(store, context))
-    except StoreError as error:  # for instance a full disk: reading still works
+    except StoreError as error:  # for example a full disk: commands that only read still work
         log.warning("what a crash left behind could not be cleaned up: %s", error.message)
     return [run for run in recovered if run is not None]
 
@@ -63,7 +64,7 @@ async def recover_dead(
 async def _recover(
     run: Run, async_store: StoreAccess, adapter_of: AdapterOf, context: RuntimeContext, settings: EngineSettings
 ) -> Run | None:
-    """The run as it ended; None: it stays queued, or another process runs or recovers it."""
+    """Returns the ended run; None: it stays queued, or another process carries it out or recovers it."""
     if run.status is RunStatus.QUEUED and run.asked.lasting:
         await async_store.call(lambda store: _leave_queued(store, run))
         return None
@@ -72,33 +73,30 @@ async def _recover(
         return None
     attempts = await async_store.call(lambda store: store.runs.attempts(run.id))
     for attempt in attempts:
-        root = _root(run, attempt, context)
-        await end_family(attempt.id, root, grace_s=settings.grace_s, orphaned=True)
+        await end_family(attempt.id, _root(run, attempt, context), grace_s=settings.grace_s, orphaned=True)
     await async_store.atomically(lambda store: _conclude(store, run, attempts, adapter_of, context))
     await async_store.call(lambda store: store.leases.release(token))
     return await async_store.call(lambda store: store.runs.require(run.id))
 
 
 def _leave_queued(store: Store, run: Run) -> None:
-    """It has not started: the next daemon takes it up."""
+    """Leaves a daemon's run that has not started to the next daemon."""
     with store.transaction():
         if store.runs.require(run.id) != run:
             return
         store.runs.update(run.id, owner=None)
-        for key in (leases.thread_key(run.thread_id), leases.waiting_key(run.id)):
-            held = store.leases.find(key)
-            if held is not None and held.run_id == run.id:
-                store.leases.release(held.token)
+        for lease in _leases_of(store, run):
+            store.leases.release(lease.token)
 
 
 def _free_leases(store: Store, context: RuntimeContext) -> None:
-    """Leases of processes that died after their run had ended."""
+    """Frees the leases of processes that died after their run had ended."""
     for lease in store.leases.under():
         if not leases.is_holder_dead(store, lease, context):
             continue
         run = store.runs.find(lease.run_id) if lease.run_id else None
         if run is None or run.status not in LIVE:
-            store.leases.release(lease.token)  # the token is the dead holder's: a new holder has another
+            store.leases.release(lease.token)  # by the dead holder's token: a new holder has another one
 
 
 def _dead_runs(store: Store, context: RuntimeContext) -> list[Run]:
@@ -106,26 +104,30 @@ def _dead_runs(store: Store, context: RuntimeContext) -> list[Run]:
 
 
 def is_run_dead(store: Store, run: Run, context: RuntimeContext) -> bool:
-    owner = run.owner
-    if owner is None:
+    if run.owner is None:
         return False
-    if owner == context.owner:
+    if run.owner == context.owner:
         return run.id not in leases.runs_of_this_process
-    if owner.host == context.owner.host:
-        return not is_alive(owner.pid, owner.started)
-    held = [store.leases.find(key) for key in (leases.thread_key(run.thread_id), leases.waiting_key(run.id))]
+    if run.owner.host == context.owner.host:
+        return not is_alive(run.owner.pid, run.owner.started)
     now = leases.now(store, context)
-    return not any(lease and lease.run_id == run.id and lease.expires_at >= now for lease in held)
+    return not any(lease.expires_at >= now for lease in _leases_of(store, run))
+
+
+def _leases_of(store: Store, run: Run) -> list[Lease]:
+    """The thread's lease and the waiting lease, if this run holds them."""
+    found = [store.leases.find(key) for key in (leases.thread_key(run.thread_id), leases.waiting_key(run.id))]
+    return [lease for lease in found if lease is not None and lease.run_id == run.id]
 
 
 def _claim(store: Store, run: Run, token: str, context: RuntimeContext, settings: EngineSettings) -> bool:
-    """Takes the thread's lease for the recovery. False: a live process holds it, which runs or recovers."""
+    """Takes the thread's lease for the recovery. False: a live process holds it."""
     with store.transaction():
         return leases.take_over(store, leases.thread_key(run.thread_id), token, context, settings, run.id)
 
 
 def _root(run: Run, attempt: Attempt, context: RuntimeContext) -> int | None:
-    """The pid of the agent's own process, if it is certainly still that process."""
+    """The pid of the agent's own process, if the process with that pid is certainly still the agent."""
     if run.owner is None or run.owner.host != context.owner.host or attempt.pid is None or attempt.pid_started is None:
         return None
     return attempt.pid if is_alive(attempt.pid, attempt.pid_started) else None
@@ -141,7 +143,7 @@ def _conclude(store: Store, run: Run, attempts: list[Attempt], adapter_of: Adapt
         return
     if store.turns.find(run.prompt_turn_id) is None:
         store.turns.add(run.thread_id, prompt_turn(run, now))
-    answer = _saved_answer(store, run, attempts, adapter_of, now)
+    answer = _partial_answer(store, run, attempts, adapter_of, now)
     if answer is not None:
         store.turns.add(run.thread_id, answer)
     for attempt in attempts:
@@ -149,7 +151,7 @@ def _conclude(store: Store, run: Run, attempts: list[Attempt], adapter_of: Adapt
             store.runs.update_attempt(attempt.id, outcome=Outcome.KILLED, ended_at=now)
     for question_id in _unread_answers(store, run):
         store.questions.reopen(run.id, question_id)
-    # When Clew recovers a run of its own, it did not die: only the database was away.
+    # If this process owns the run, Clew did not die: only the database was unavailable.
     what = "The database was away" if run.owner == context.owner else "Clew died"
     usage = _used(store, run)
     cost_usd = price(store, run.agent, run.model, usage)
@@ -168,13 +170,13 @@ def _conclude(store: Store, run: Run, attempts: list[Attempt], adapter_of: Adapt
     store.events.append(run.id, [(store.events.last_seq(run.id) + 1, now, ended)])
 
 
-def _saved_answer(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf, now: float) -> Turn | None:
-    growing = AnswerBuilder()
+def _partial_answer(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf, now: float) -> Turn | None:
+    answer = AnswerBuilder()
     for stored in store.events.of_run(run.id):
         if stored.event is not None:
-            growing.feed(stored.event)
-    text = growing.text
-    in_file, complete = _said_in_file(store, run, attempts, adapter_of)
+            answer.feed(stored.event)
+    text = answer.text
+    in_file, complete = _answer_in_file(store, run, attempts, adapter_of)
     if len(in_file) >= len(text) and in_file.startswith(text):
         text = in_file
     else:
@@ -188,18 +190,19 @@ def _saved_answer(store: Store, run: Run, attempts: list[Attempt], adapter_of: A
         agent=run.agent,
         model=run.model,
         partial=not complete,
-        message_id=growing.message_id,
+        message_id=answer.message_id,
         run_id=run.id,
         created_at=now,
     )
 
 
-def _said_in_file(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf) -> tuple[str, bool]:
-    """What the session's file has of the answer, and whether the answer is complete."""
+def _answer_in_file(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf) -> tuple[str, bool]:
+    """As much of the answer as the session's file holds, and whether it is complete."""
     adapter = adapter_of(run.agent)
     if adapter is None or not attempts:
         return "", False
-    pin = _pin_of(store, run, attempts[-1])
+    session_id = attempts[-1].session_id
+    pin = next((pin for pin in store.pins.of_thread(run.thread_id) if pin.session_id == session_id), None)
     if pin is None or pin.pending is None:
         return "", False
     observed = observe(adapter, pin)
@@ -208,12 +211,8 @@ def _said_in_file(store: Store, run: Run, attempts: list[Attempt], adapter_of: A
     return observed.answer_text, observed.complete
 
 
-def _pin_of(store: Store, run: Run, attempt: Attempt) -> Pin | None:
-    return next((pin for pin in store.pins.of_thread(run.thread_id) if pin.session_id == attempt.session_id), None)
-
-
 def _used(store: Store, run: Run) -> Usage:
-    """As far as the agent had reported it."""
+    """The run's usage, as far as the agent had reported it."""
     used, attempt = NO_USAGE, NO_USAGE
     for stored in store.events.of_run(run.id):
         if isinstance(stored.event, AttemptStarted):
@@ -224,7 +223,7 @@ def _used(store: Store, run: Run) -> Usage:
 
 
 def _unread_answers(store: Store, run: Run) -> list[str]:
-    """Questions that were answered, with nothing from the agent since: it may not have read the answer."""
+    """The answered questions after which the agent sent nothing: it may not have read the answers."""
     unread: list[str] = []
     for stored in store.events.of_run(run.id):
         if isinstance(stored.event, QuestionAnswered):

@@ -1,4 +1,4 @@
-"""One turn as a host asks for it, and the run that is made of it."""
+"""One turn as a host requests it, and the run that is made from the request."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from clew.store.store import Store
 
 
 class Slots(Record):
-    """A limit on how many runs are in progress at once: each holds one of so many leases."""
+    """A limit on how many runs are in progress at once. Each run holds one of `limit` leases."""
 
-    prefix: str  # of the leases' keys
-    most: int
+    prefix: str  # the beginning of the leases' keys
+    limit: int
 
 
 class TurnRequest(Record):
-    """One turn, as a host asks for it: the caller's options, and what the host adds."""
+    """One turn as a host requests it: the caller's options, and what the host adds."""
 
     thread: Thread
     text: str
     options: TurnOptions = NO_OPTIONS
-    standing: str | None = None  # text that holds for the whole thread
+    standing: str | None = None  # the standing text, which applies to the whole thread
     full: str | None = None  # sent to a fresh session instead of `text`, …
-    full_of: TurnId | None = None  # … or instead of that earlier turn's text
-    done: str | None = None  # sent to a fresh session as well: work that the last turns do not mention
-    allowed_tools: tuple[str, ...] = ()  # beyond what the thread's permissions allow
-    allowed_by: str = "--permissions"  # the setting that allows more, as users know it
+    full_of: TurnId | None = None  # … or instead of the text of this earlier turn
+    done: str | None = None  # also sent to a fresh session: work that the text of the last turns does not mention
+    allowed_tools: tuple[str, ...] = ()  # allowed in addition to what the thread's permissions allow
+    allowed_by: str = "--permissions"  # the setting that allows more, as the user knows it
     fresh_because: Reason | None = None  # with `options.fresh_session`: the reason that is shown
-    fork: bool = False  # a resumed session is copied first, so that another process that still holds it does no harm
-    retry_of: TurnId | None = None  # an earlier user turn, asked again; what follows it is archived
-    max_age_s: float | None = None  # of a session, where the policy has no limit
-    any_age: bool = False  # the host has judged the session's age itself: the policy's limit does not apply
-    not_before: float | None = None  # when a usage limit has reset; the session does not age until then
-    continues: RunId | None = None  # the run that met that limit; cancelled if something else was asked since
-    slots: Slots | None = None  # a host's limit over all machines, beside this machine's own
-    answers: Question | None = None  # the question that this prompt answers: its run died while it was open
+    fork: bool = False  # resume a copy of the session: another process may still write to the session
+    retry_of: TurnId | None = None  # an earlier user turn that is asked again; the turns after it are archived
+    max_age_s: float | None = None  # the oldest session that may be resumed, if the policy has no limit
+    any_age: bool = False  # the host has checked the session's age itself: the policy's limit does not apply
+    not_before: float | None = None  # when a usage limit resets; the session does not age until then
+    continues: RunId | None = None  # the run that met that limit; if another prompt came since, this turn is cancelled
+    slots: Slots | None = None  # a host's limit over all machines, in addition to this machine's own
+    answers: Question | None = None  # the question that this prompt answers: its run died while the question was open
 
     @property
     def agent(self) -> str:
@@ -74,7 +74,7 @@ def new_run(request: TurnRequest, model: str | None, context: RuntimeContext) ->
 
 
 def request_of(run: Run, thread: Thread) -> TurnRequest:
-    """The request of a stored run, for the process that carries it out in place of a dead one."""
+    """The request of a stored run, for the process that takes the run over from a dead one."""
     asked = run.asked
     options = TurnOptions(
         agent=run.agent,
@@ -107,15 +107,15 @@ def default_model_key(agent: str) -> str:
 
 
 def named_model(request: TurnRequest, configured: str | None) -> str | None:
-    """From the options, the thread or the settings, in this order."""
+    """The model that the options, the thread or the settings name; the first of them counts."""
     thread = request.thread
     return request.options.model or (thread.model if thread.agent == request.agent else None) or configured
 
 
 def model_for(request: TurnRequest, configured: str | None, store: Store) -> str | None:
-    """`named_model`, else the agent's default as its first run reported it, else that of the thread's newest session.
+    """`named_model`, else the agent's default as its first run reported it, else the model of the newest session.
 
-    None: not known yet. The last step is for threads from another machine, where the agent's default is not known.
+    None: not known yet. The last step is for threads from another machine, if the agent's default is not known here.
     """
     known = named_model(request, configured) or store.key_values.get(default_model_key(request.agent))
     return known or next(
@@ -129,7 +129,7 @@ def model_for(request: TurnRequest, configured: str | None, store: Store) -> str
 
 
 def check_argument(what: str, value: str | None) -> None:
-    """It becomes an argument on an agent's command line: no control characters, and nothing that reads as an option."""
+    """Checks a value for an agent's command line. Raises UsageError for control characters and for a leading dash."""
     if value is not None and not value.isprintable():
         raise UsageError(f"The {what} holds characters that cannot be printed.")
     if value is not None and value.startswith("-"):

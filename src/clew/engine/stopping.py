@@ -1,7 +1,7 @@
-"""When a run must stop: somebody cancels it, its time is used up, or another process took its thread over.
+"""When a run must stop: it is cancelled, its time is used up, or another process took its thread over.
 
 A cancel comes from this process, or from another one through the store. A run that is stopped because this process
-ends was not cancelled by anybody: when it is a daemon's and has not started, the next daemon carries it out.
+ends was not cancelled. If it is a daemon's run and has not started, the next daemon carries it out.
 """
 
 from __future__ import annotations
@@ -14,20 +14,8 @@ from clew.engine.leases import HeldLeases
 from clew.engine.storage.store_retry import RetryingStore
 
 
-class Budget:
-    """A run's wall clock, over all its attempts."""
-
-    def __init__(self, limit_s: float | None) -> None:
-        self.limit_s = limit_s
-        self.spent_s = 0.0
-
-    @property
-    def is_spent(self) -> bool:
-        return self.limit_s is not None and self.spent_s >= self.limit_s
-
-
 class StopConditions:
-    """Of one run, over all its attempts."""
+    """The stop conditions of one run, over all its attempts."""
 
     def __init__(
         self,
@@ -40,16 +28,21 @@ class StopConditions:
         self._run_id = run_id
         self._store = store
         self._clock = clock
-        self.budget = Budget(timeout_s)
+        self._timeout_s = timeout_s
         self._leases = leases
-        self.cancelled_at: float | None = None  # by this process
-        self.is_abandoned = False  # by this process, which ends or hands its work back: nobody cancelled the run
-        self.at_once = asyncio.Event()  # the agent gets no time to stop by itself
+        self.spent_s = 0.0  # wall-clock time of the run, without the time that it waited for a person
+        self.cancelled_at: float | None = None  # when this process stopped the run
+        self.is_abandoned = False  # this process stopped the run because it ends or returns its work: no cancel
+        self.at_once = asyncio.Event()  # set: the agent gets no time to stop by itself
 
     @property
     def is_lost(self) -> bool:
         """Another process took the thread over: stop at once and write nothing."""
         return self._leases.is_lost
+
+    @property
+    def is_timed_out(self) -> bool:
+        return self._timeout_s is not None and self.spent_s >= self._timeout_s
 
     @property
     def is_cancelled_here(self) -> bool:
@@ -71,11 +64,11 @@ class StopConditions:
         return self.is_cancelled_here or await self.is_cancelled_in_store()
 
     async def is_cancelled_in_store(self) -> bool:
-        """Somebody asked for it, in any process."""
+        """Any process asked for it."""
         return await self._store.call(lambda store: store.runs.cancel_requested(self._run_id))
 
     async def is_cancelled_so_far(self) -> bool:
-        """As far as is known. While the store is away, a run does not wait for it: its clocks must be watched."""
+        """Like `is_cancelled`, but does not wait for an unavailable store: the caller also watches time limits."""
         if self.is_cancelled_here:
             return True
-        return await self._store.glance(lambda store: store.runs.cancel_requested(self._run_id), else_=False)
+        return await self._store.call_once(lambda store: store.runs.cancel_requested(self._run_id), default=False)

@@ -51,7 +51,7 @@ from clew.store.store import Store
 
 
 class LiveTurn(AttemptObserver):
-    """A run of this process. `events()` may be listened to by many; `finish()` waits for the end."""
+    """A run of this process. `events()` may have many listeners; `finish()` waits for the end."""
 
     def __init__(
         self,
@@ -83,13 +83,13 @@ class LiveTurn(AttemptObserver):
         self._answer = AnswerBuilder()
         self._results = RunResults(run, adapter, context, self._answer)
         self._end = EndOfRun(run, self._store, self._journal, self._leases, self._results)
-        self._drafts: list[AttemptPlan] = []  # that may or may not have been stored
+        self._drafts: list[AttemptPlan] = []  # plans whose commit may or may not have succeeded
         self._task: asyncio.Task[FinishedRun] | None = None
 
-    # For whoever asked
+    # For callers
 
     def start(self, token: str, on_end: Callable[[LiveTurn], None], *, leased: bool) -> None:
-        """`token`: of the thread's lease when it was free already (`leased`), else of the waiting run's own."""
+        """`token` belongs to the thread's lease if the run already has it (`leased`), else to its waiting lease."""
         self._task = asyncio.create_task(self._carry_out(token, leased))
         self._task.add_done_callback(lambda _: on_end(self))
 
@@ -102,31 +102,31 @@ class LiveTurn(AttemptObserver):
         return await asyncio.shield(self._task)
 
     def cancel(self) -> None:
-        """From this process; from another one, through the store."""
+        """Cancels the run from this process. Other processes do it through the store."""
         self._stop.cancel()
 
     def kill(self) -> None:
-        """A cancel that gives the agent no time to stop by itself."""
+        """Cancels the run without giving the agent time to stop by itself."""
         self._stop.kill()
 
     async def abandon(self) -> None:
-        """Stops the run and waits for its end. A lasting one that has not started stays queued for the next daemon."""
+        """Stops the run and waits for its end. A lasting run that has not started stays queued for the next daemon."""
         self._stop.abandon()
         if self._task is not None:
             await asyncio.wait({self._task})
 
-    def look(self) -> None:
-        """A run that waits looks now whether it may start."""
-        self._wait.look()
+    def poll_now(self) -> None:
+        """A run that waits checks now whether it may start."""
+        self._wait.poll_now()
 
     @property
     def is_left_to_recovery(self) -> bool:
-        """It is over, and its end could not be stored."""
+        """Whether the run is over, but its end could not be stored."""
         return self._end.is_left_to_recovery
 
     @property
     def has_ended(self) -> bool:
-        """Its last event has come."""
+        """Whether the run's last event has been noted."""
         return self._journal.has_ended
 
     # From the prompt to the end
@@ -134,12 +134,12 @@ class LiveTurn(AttemptObserver):
     async def _carry_out(self, token: str, leased: bool) -> FinishedRun:
         try:
             async with self._leases.kept():
-                return await self._to_its_end(token, leased)
+                return await self._steps_or_failure(token, leased)
         finally:
             await self._journal.close()
 
-    async def _to_its_end(self, token: str, leased: bool) -> FinishedRun:
-        """Every end is stored while the run still holds the thread's lease."""
+    async def _steps_or_failure(self, token: str, leased: bool) -> FinishedRun:
+        """Stores a failure too, while the run still holds the thread's lease."""
         try:
             return await self._steps(token, leased)
         except StoreError as error:
@@ -161,7 +161,7 @@ class LiveTurn(AttemptObserver):
         if unstarted is not None:
             return unstarted
         planner = await self._planner()
-        plan = await self._store.surely(planner.first, partial(self._stored_plan, 1))
+        plan = await self._store.commit_surely(planner.first, partial(self._stored_plan, 1))
         passed("decided")
         end = await self._attempt(plan)
         reason = await self._fallback_reason(planner, plan, end)
@@ -172,7 +172,7 @@ class LiveTurn(AttemptObserver):
         return await self._end.conclude(plan, end, self._status(end))
 
     async def _end_unstarted(self) -> FinishedRun | None:
-        """The end of a run that is not to start after all; None: it is to start."""
+        """Ends the run if it must not start any more. None: it may start."""
         if self._is_left_to_next_daemon and not await self._stop.is_cancelled_in_store():
             return await self._leave_queued()
         if await self._stop.is_cancelled():
@@ -212,13 +212,13 @@ class LiveTurn(AttemptObserver):
         )
 
     def _stored_plan(self, number: int, store: Store) -> tuple[AttemptPlan] | None:
-        """The plan of that attempt, if it is in the store."""
+        """The plan of this attempt, if its commit succeeded."""
         known = {attempt.id for attempt in store.runs.attempts(self.run.id)}
         found = [plan for plan in self._drafts if plan.attempt.number == number and plan.attempt.id in known]
         return (found[0],) if found else None
 
     async def _fallback_reason(self, planner: Planner, plan: AttemptPlan, end: AttemptEnd) -> Reason | None:
-        """Why a fresh session is to be tried in this very run (law 6); None: it is not."""
+        """Why this run tries a fresh session (law 6); None: it does not."""
         tool_ran = end.tool_ran or await self._store.call(lambda _: self._results.tool_called(end))
         reason = falls_back(
             end.outcome, resumed=plan.attempt.resumed, tool_ran=tool_ran, can_shorten=planner.can_shorten(plan)
@@ -229,22 +229,22 @@ class LiveTurn(AttemptObserver):
         await self._journal.note(FellBack(reason))
         await self._end.store_attempt(plan, end)
         policy = with_shorter_transcript(planner.policy) if end.outcome is Outcome.OVERFLOW else planner.policy
-        return await self._store.surely(
+        return await self._store.commit_surely(
             lambda store: planner.fallback(store, plan, reason, policy), partial(self._stored_plan, 2)
         )
 
     def _status(self, end: AttemptEnd) -> RunStatus:
         if self._is_left_to_next_daemon and end.outcome is Outcome.CANCELLED:
-            return RunStatus.INTERRUPTED  # its open questions stay open for the next daemon
+            return RunStatus.INTERRUPTED  # so that its open questions stay open for the next daemon
         return status_after(end.outcome)
 
     @property
     def _is_left_to_next_daemon(self) -> bool:
-        """This process ends, nobody cancelled the run, and it was to outlive the process."""
+        """Whether this process ends, nobody cancelled the run, and the run is to outlive the process."""
         return self._stop.is_abandoned and self.request.options.lasting
 
     async def _hold_queued_prompts(self) -> None:
-        """Those behind a run that somebody in this process stopped. A stop through the store has held them already."""
+        """Holds the prompts behind this run if this process stopped it. A stop through the store has held them."""
         at = self._stop.cancelled_at
         if at is None or not self._wait.has_thread or self._stop.is_abandoned:
             return
@@ -272,7 +272,7 @@ class LiveTurn(AttemptObserver):
             raise
         passed("spawned")
         try:
-            # The pid is stored before anything is sent to the process: so recovery can end it.
+            # The pid is stored before anything is sent to the process, so that recovery can end the process.
             known = {"pid": process.pid, "pid_started": process.started}
             await self._note(started, also=lambda store: store.runs.update_attempt(plan.attempt.id, **known))
             for warning in plan.warnings:
@@ -289,9 +289,10 @@ class LiveTurn(AttemptObserver):
         return await live.carry_out(line, resumed=plan.attempt.resumed)
 
     async def _hiding(self, plan: AttemptPlan) -> LaunchProfile:
-        """The launch with the paths that the agent's tools must not read.
+        """The launch profile with the paths that the agent's tools must not read.
 
-        An agent that hides them by its sandbox gets none where no sandbox can be made: it does not run commands there.
+        Some agents hide these paths by means of a sandbox. On a machine where no sandbox can be made, such an agent
+        gets no paths: it runs no commands there.
         """
         launch = replace(plan.launch, config_dir=plan.request.runtime.config_dir, hidden_paths=self._settings.hidden)
         protection = self._adapter.path_protection(plan.abilities, launch.permissions)
@@ -302,7 +303,7 @@ class LiveTurn(AttemptObserver):
         return launch if await namespaces.available() else replace(launch, hidden_paths=())
 
     async def _environment(self, launch: LaunchProfile) -> Mapping[str, str]:
-        """The agent's. Commands that the repository's git settings name run only where the user trusts them (law 8)."""
+        """The agent's environment. Commands that the repository's git settings name run only with trust (law 8)."""
         environ = self._adapter.environment(self._context.environ)
         return environ if launch.trust is Trust.PROJECT else await self._context.guard(environ, launch.work_dir)
 
@@ -322,7 +323,7 @@ class LiveTurn(AttemptObserver):
 
     async def _note(self, event: Event, *, also: Callable[[Store], object] | None = None) -> None:
         if isinstance(event, QuestionWithdrawn) and self._is_left_to_next_daemon:
-            return  # the agent withdraws it because we stop the agent: for the person it is still open
+            return  # the agent withdraws the question because we stop the agent; for the person it is still open
         self._answer.feed(event)
         if isinstance(event, SessionStarted) and self._results.session_started(event):
             await self._store.atomically(self._store_session, IDEMPOTENT)

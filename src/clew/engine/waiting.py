@@ -1,6 +1,6 @@
-"""What a run waits for before its agent may start: its turn in the thread, a usage limit, a free slot.
+"""What a run waits for before its agent may start: its turn in the thread, the reset of a usage limit, a free slot.
 
-A wait polls the store, and ends early when the run is cancelled. `look` makes it poll at once.
+A wait polls the store, and ends early if the run is cancelled. `poll_now` makes it poll at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clew.engine.storage.async_store import IDEMPOTENT
 from clew.engine.storage.store_retry import RetryingStore
 from clew.store.store import Store
 
-SLOWER = 10  # times as long between two polls: in a long queue only the first need be quick
+SLOW_POLL_FACTOR = 10  # polls are this much rarer for all runs in a queue except the first
 
 
 class StartWait:
@@ -48,15 +48,15 @@ class StartWait:
         self._settings = settings
         self._context = context
         self._adapter_of = adapter_of
-        self._look = asyncio.Event()
-        self.has_thread = False  # the run holds the thread's lease, or did
+        self._poll_requested = asyncio.Event()
+        self.has_thread = False  # the run has, or had, the thread's lease
 
-    def look(self) -> None:
-        """Something changed in the store: the wait polls now."""
-        self._look.set()
+    def poll_now(self) -> None:
+        """Makes the wait poll at once, because something has changed in the store."""
+        self._poll_requested.set()
 
     async def for_thread(self, token: str, *, leased: bool) -> None:
-        """`token`: of the thread's lease when it was free already (`leased`), else of the waiting run's own."""
+        """`token` belongs to the thread's lease if the run already has it (`leased`), else to its waiting lease."""
         if leased:
             self._take_thread(token)
             return
@@ -64,9 +64,9 @@ class StartWait:
         await self._until_thread_is_free()
 
     async def _until_thread_is_free(self) -> None:
-        """Until the runs before this one are over and nothing holds it, or it is cancelled."""
+        """Waits until the runs before this one have ended and it is not held, or until it is cancelled."""
         token = self._context.new_id()
-        noted: str | None = None  # the run that holds this one up, as last noted
+        noted: str | None = None  # the run that this one waits for, as last noted in the journal
         while not await self._stop.is_cancelled():
             holder, is_next = await self._store.atomically(
                 lambda store: (
@@ -84,14 +84,14 @@ class StartWait:
                 is_held = holder == self._run.id
                 await self._journal.note(RunQueued("person") if is_held else RunQueued("thread", holder, until))
             await recovery.recover_dead(self._store, self._adapter_of, self._context, self._settings)
-            await self._pause(self._settings.poll_s * (1 if is_next else SLOWER))
+            await self._pause(self._settings.poll_s * (1 if is_next else SLOW_POLL_FACTOR))
 
     def _take_thread(self, token: str) -> None:
         self._leases.keep_as_fence(thread_key(self._run.thread_id), token)
         self.has_thread = True
 
     async def for_limit(self) -> None:
-        """Until the usage limit has reset, or the run is sent or cancelled. It holds the thread meanwhile."""
+        """Waits until the usage limit has reset, or the run is sent or cancelled. It keeps the thread meanwhile."""
         until = self._request.not_before
         if until is None or until <= self._context.clock():
             return
@@ -100,11 +100,11 @@ class StartWait:
             left_s = until - self._context.clock()
             if left_s <= 0:
                 return
-            await self._pause(min(left_s, self._settings.poll_s * SLOWER))
+            await self._pause(min(left_s, self._settings.poll_s * SLOW_POLL_FACTOR))
             until = await self._store.call(lambda store: store.runs.require(self._run.id).asked.not_before)
 
     async def for_slots(self) -> None:
-        """One of this machine, which caps the agents that run on it, and one of the host, if it has a limit."""
+        """Waits for a slot of this machine, which limits its agents, and for one of the host if that has a limit."""
         here = Slots(slot_prefix(self._context.owner), self._settings.max_agents)
         for slots in (here, self._request.slots):
             if slots is not None and not self._stop.is_cancelled_here:
@@ -112,14 +112,14 @@ class StartWait:
                     slots, lambda: self._journal.note(RunQueued("slot")), self._stop.is_cancelled
                 )
 
-    async def _pause(self, most_s: float) -> None:
+    async def _pause(self, limit_s: float) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(most_s):
-                await self._look.wait()
-        self._look.clear()
+            async with asyncio.timeout(limit_s):
+                await self._poll_requested.wait()
+        self._poll_requested.clear()
 
 
 def _waits_until(run_id: str, store: Store) -> float | None:
-    """When a run starts that has the thread and waits for a usage limit to reset; else None."""
+    """When this run starts, if it waits for a usage limit to reset; else None."""
     run = store.runs.find(run_id)
     return run.asked.not_before if run is not None and run.status is RunStatus.QUEUED else None

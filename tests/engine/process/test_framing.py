@@ -56,7 +56,7 @@ def test_only_line_feeds_end_a_line() -> None:
 
 @given(st.integers(1, 50), st.integers(1, 50))
 def test_a_line_over_the_limit_is_skipped_and_nothing_else(size: int, chunk: int) -> None:
-    framer, long = LineFramer(most_bytes=20), bytes(range(65, 65 + size))
+    framer, long = LineFramer(max_bytes=20), bytes(range(65, 65 + size))
     raw = b"before\n" + long + b"\nafter\n" + long
     lines = [line for n in range(0, len(raw), chunk) for line in framer.feed(raw[n : n + chunk])]
     assert (lines[0], lines[2:]) == (b"before", [b"after"])

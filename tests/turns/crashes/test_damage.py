@@ -121,7 +121,7 @@ async def test_a_line_that_is_too_long_is_skipped_with_a_warning_and_nothing_els
         thread = await client.thread("t", cwd=scripted.work)
         reply = await (await thread.ask("one"))
     assert (reply.status, reply.text) == ("answered", "ack: one")
-    too_long = "claude sent a line of 65 MB, and the most that is read is 64 MB: it was skipped."
+    too_long = "claude sent a line of 65 MB, and the limit is 64 MB: it was skipped."
     assert too_long in reply.warnings
 
 
@@ -131,7 +131,7 @@ async def test_a_result_that_is_too_long_ends_the_run_with_one_clear_line(script
         thread = await client.thread("t", cwd=scripted.work)
         reply = await (await thread.ask("one")).reply()
         assert reply.error is not None
-        line = "claude gave no answer: a line of 65 MB, and the most that is read is 64 MB"
+        line = "claude gave no answer: a line of 65 MB, and the limit is 64 MB"
         assert (reply.status, reply.error.message) == ("failed", line)
         assert reply.text == "ack: one", "what was said is kept"
         scripted.fault()

@@ -74,11 +74,11 @@ _IDLE = "Nothing came from {agent} for too long, and it was stopped."
 def error_of(end: AttemptEnd, agent: str) -> AgentError | None:
     if end.outcome is Outcome.SUCCESS:
         return None
-    said = end.ending.diagnosis.message or end.skipped or _last_line(end.stderr_tail)
+    said = end.result.diagnosis.message or end.skipped or _last_line(end.stderr_tail)
     said = said or f"exit status {end.exit_status}, no result"
     if end.outcome is Outcome.TIMED_OUT:
         message = (_IDLE if end.stopped is StopReason.IDLE else _TIMED_OUT).format(agent=agent)
-        message += f" The agent was retrying: {end.trouble}." if end.trouble else ""
+        message += f" The agent was retrying: {end.retried_error}." if end.retried_error else ""
         cls: type[AgentError] = TimedOut
         hint = _MORE_TIME
     else:
@@ -89,7 +89,7 @@ def error_of(end: AttemptEnd, agent: str) -> AgentError | None:
         hint=hint,
         exit_status=end.exit_status,
         stderr_tail=end.stderr_tail,
-        resets_at=end.ending.diagnosis.resets_at,
+        resets_at=end.result.diagnosis.resets_at,
     )
 
 

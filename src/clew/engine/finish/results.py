@@ -128,7 +128,7 @@ class RunResults:
             stderr_tail=end.stderr_tail,
             ended_at=now,
         )
-        total = end.ending.cost_total_usd
+        total = end.result.cost_total_usd
         pin = replace(
             self._pin(plan),
             used_at=now,
@@ -150,7 +150,7 @@ class RunResults:
         limit resets."""
         from clew.core.runs.limits import reset_time
 
-        resets_at = reset_time(end.ending.diagnosis.resets_at, now)
+        resets_at = reset_time(end.result.diagnosis.resets_at, now)
         count = plan.decision.pin.resume_count if isinstance(plan.decision, Resume) else pin.resume_count
         return replace(pin, resume_count=count, used_at=max(now, resets_at or now))
 
@@ -208,16 +208,16 @@ class RunResults:
 
     def _count(self, store: Store, plan: AttemptPlan, end: AttemptEnd) -> None:
         pin = self._pin(plan)
-        total = end.ending.usage_total or (used(self.adapter, pin) if plan.abilities.session_files else None)
+        total = end.result.usage_total or (used(self.adapter, pin) if plan.abilities.session_files else None)
         own = usage_of_run(total, plan.used_before) if total else NO_USAGE
-        cost_usd = end.ending.cost_usd
-        if cost_usd is None and end.ending.cost_total_usd is not None:
-            cost_usd = cost_of_run(end.ending.cost_total_usd, pin.cost_total_usd)
-        uncounted = end.ending.uncounted
+        cost_usd = end.result.cost_usd
+        if cost_usd is None and end.result.cost_total_usd is not None:
+            cost_usd = cost_of_run(end.result.cost_total_usd, pin.cost_total_usd)
+        uncounted = end.result.uncounted
         if cost_usd and uncounted == NO_USAGE and end.outcome is Outcome.SUCCESS:
-            keep_price(store, self.run.agent, self.model, end.ending.usage, cost_usd)
+            keep_price(store, self.run.agent, self.model, end.result.usage, cost_usd)
         cost_usd = (cost_usd or 0.0) + price(store, self.run.agent, self.model, uncounted)
-        self._spent[plan.attempt.id] = end.ending.usage + own, cost_usd
+        self._spent[plan.attempt.id] = end.result.usage + own, cost_usd
 
     @property
     def usage(self) -> Usage:
@@ -236,7 +236,7 @@ class RunResults:
         """What sending the transcript would have cost. A fresh turn sent it, so there it is the cost itself."""
         other = self.usage
         if plan.attempt.resumed:
-            requests = end.ending.requests
+            requests = end.result.requests
             first = requests.first if requests is not None else other
             other = estimate_transcript_usage(
                 other, first, plan.decision.transcript_chars, self.adapter.uncached_start_tokens
@@ -246,7 +246,7 @@ class RunResults:
 
     def _plain_resume(self, store: Store, spent: dict[str, Any], end: AttemptEnd) -> dict[str, float | int]:
         """What a plain `--resume` on every turn would have cost, where the agent reports enough to tell."""
-        requests = end.ending.requests
+        requests = end.result.requests
         if requests is None:
             return {}
         run = replace(store.runs.require(self.run.id), **spent)

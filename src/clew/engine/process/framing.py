@@ -1,4 +1,4 @@
-"""Splits bytes into lines, without I/O. A line over the limit is skipped and reported, and never held as a whole."""
+"""Splits bytes into lines, without I/O. A line over the limit is skipped and reported, never held in memory."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from io import BytesIO
 
 from clew.core.record import Record
 
-MOST_LINE_BYTES = 64_000_000  # twice what a model's service takes in one request, so more than a tool's result can be
-HEAD_BYTES = 1_000  # of a skipped line that are kept, to tell what it was
+MAX_LINE_BYTES = 64_000_000  # twice what a model's service accepts in one request, so no tool's result is longer
+HEAD_BYTES = 1_000  # how much of a skipped line is kept, to tell what it was
 
 
 class SkippedLine(Record):
@@ -18,13 +18,13 @@ class SkippedLine(Record):
 
 
 class LineFramer:
-    """Feed it chunks as they come; it returns whole lines without their line ends."""
+    """Feed it chunks as they arrive; it returns whole lines without their line ends."""
 
-    def __init__(self, most_bytes: int = MOST_LINE_BYTES) -> None:
-        self._most = most_bytes
+    def __init__(self, max_bytes: int = MAX_LINE_BYTES) -> None:
+        self._max_bytes = max_bytes
         self._line = BytesIO()  # the incomplete line; a BytesIO returns its buffer without a copy
-        self._size = 0  # of that line, with the part that is not kept
-        self._head: bytes | None = None  # of a line that is being skipped
+        self._size = 0  # the size of that line, including what is not kept
+        self._head: bytes | None = None  # the beginning of a line that is being skipped
 
     def feed(self, chunk: bytes) -> list[bytes | SkippedLine]:
         first, *rest = chunk.split(b"\n")
@@ -36,13 +36,13 @@ class LineFramer:
         return [line for line in lines if isinstance(line, SkippedLine) or (line and not line.isspace())]
 
     def rest(self) -> bytes | SkippedLine:
-        """What came after the last line end: the unfinished line of a process that was cut off."""
+        """The bytes after the last line end: the unfinished line of a process that was cut off."""
         rest = self._end()
         return rest if isinstance(rest, SkippedLine) else rest.strip()
 
     def _add(self, part: bytes) -> None:
         self._size += len(part)
-        if self._head is None and self._size > self._most:
+        if self._head is None and self._size > self._max_bytes:
             self._head = (self._line.getvalue()[:HEAD_BYTES] + part[:HEAD_BYTES])[:HEAD_BYTES]
             self._line = BytesIO()
         if self._head is None:

@@ -1,9 +1,9 @@
 """The store, called from async code: in one thread, on one connection, in order.
 
-A blocked database (another process writes) must not stop the reading of an agent's pipe, so no call runs on the loop.
-Large reads are admitted a few at a time, so that other calls do not wait behind many of them. On PostgreSQL a call that
-meets a lock of another process does not hold up the other calls: it is given up after a moment, when it has written
-nothing, and made again.
+While another process writes, the database may block. That must not stop the reading of an agent's pipe, so no call
+runs on the event loop. Only a few large reads are admitted at a time, so that other calls do not wait behind many of
+them. On PostgreSQL a call that meets a lock of another process does not delay the other calls: if it has written
+nothing yet, it is given up after a moment and made again.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Seen = TypeVar("Seen")
 Found = TypeVar("Found")
 
 TRIES = 3
-LOCK_S = 0.25  # that a call waits for a lock before others may go first
-LOCKED_MOST_S = 30.0  # that a call waits for locks in all
-LARGE_AT_ONCE = 2  # reads of whole conversations that may queue for the thread
+LOCK_S = 0.25  # how long a call waits for a lock before it lets other calls pass
+MAX_LOCKED_S = 30.0  # how long a call waits for locks in total
+LARGE_AT_ONCE = 2  # how many reads of whole conversations may wait for the thread at once
 
 
 class StoreAccess(ABC):
@@ -38,10 +38,11 @@ class StoreAccess(ABC):
     async def call(self, work: Callable[[Store], T]) -> T:
         """Runs `work(store)`."""
 
-    async def surely(self, work: Callable[[Store], T], made: Callable[[Store], tuple[T] | None]) -> T:
-        """The same, also when the connection breaks during the commit, so that it is not known whether it was made.
+    async def commit_surely(self, work: Callable[[Store], T], committed: Callable[[Store], tuple[T] | None]) -> T:
+        """Like `call`, but certain of its commit, even if the connection breaks so that its result is not known.
 
-        `made` looks whether it was, and returns the result; None: it was not, and is made again.
+        `committed` then checks the store, and returns the result in a tuple. None: the work is not there, and is
+        repeated.
         """
         while True:
             try:
@@ -49,12 +50,16 @@ class StoreAccess(ABC):
             except StoreError as error:
                 if not error.in_doubt:
                     raise
-            found = await self.call(made)
+            found = await self.call(committed)
             if found is not None:
                 return found[0]
 
     async def atomically(self, work: Callable[[Store], T], done: Callable[[Store], bool] | None = None) -> T:
-        """In one transaction. `done` tells whether a commit in doubt was made; without it, the doubt is an error."""
+        """Runs `work(store)` in one transaction.
+
+        If the connection breaks during the commit, `done` checks whether the work is stored; if not, it is repeated.
+        Without `done`, such a doubt is an error.
+        """
         results: list[T] = []
 
         def inside(store: Store) -> T:
@@ -64,11 +69,11 @@ class StoreAccess(ABC):
 
         if done is None:
             return await self.call(inside)
-        return await self.surely(inside, lambda store: (results[-1],) if done(store) else None)
+        return await self.commit_surely(inside, lambda store: (results[-1],) if done(store) else None)
 
 
 def IDEMPOTENT(_: Store) -> bool:
-    """As `done`: for work that may be done twice, so that it need not be known whether it was done."""
+    """The `done` of idempotent work: it may simply be repeated."""
     return False
 
 
@@ -78,15 +83,15 @@ class AsyncStore(StoreAccess):
         store.wait_for_locks(LOCK_S)
         self._thread = StoreThread("clew-store")
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
-        self.answered = 0  # calls so far: while the number grows, a slow store is only busy
+        self.answered = 0  # completed calls: while this number grows, a slow store is only busy
         self._changes_seen = 0
         self._rescued: str | None = None
         self._change = asyncio.Event()
 
     async def call(self, work: Callable[[Store], T]) -> T:
-        """Runs `work(store)` in the store's thread. A cancelled call still runs to its end: a write is never halved."""
+        """Runs `work(store)` in the store's thread. A cancelled call still runs to its end: no write is cut in half."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + LOCKED_MOST_S
+        until = loop.time() + MAX_LOCKED_S
         while True:
             commits = self._store.database.commits
             try:
@@ -98,7 +103,7 @@ class AsyncStore(StoreAccess):
             await asyncio.sleep(LOCK_S / 10)
 
     async def read_large(self, work: Callable[[Store], T]) -> T:
-        """As `call`, for what may be as large as a conversation."""
+        """Like `call`, for a result that may be as large as a conversation."""
         async with self._large:
             return await self.call(work)
 
@@ -113,7 +118,10 @@ class AsyncStore(StoreAccess):
                 self._change.set()
 
     async def rescue(self) -> str:
-        """Saves a copy of what this process still sees of a store that it lost, once. Says where, or why not."""
+        """Saves a copy of a lost store, as far as this process can still read it. Returns a sentence about the result.
+
+        Only the first call makes a copy.
+        """
 
         def copy(store: Store) -> str:
             if self._rescued is None:
@@ -126,7 +134,7 @@ class AsyncStore(StoreAccess):
         return await self.call(copy)
 
     async def changed(self) -> None:
-        """Waits until this process has changed something that a surface shows. For one waiter."""
+        """Waits until this process has changed something that a surface shows. Only one task may wait."""
         await self._change.wait()
         self._change.clear()
 
@@ -136,10 +144,11 @@ class AsyncStore(StoreAccess):
         read: Callable[[Seen], Found],
         settle: Callable[[Seen, Found, Store], T | None],
     ) -> T | None:
-        """For what takes long to read, such as a session's file: no other call waits meanwhile, in any process.
+        """Reads something slow, such as a session's file, without making other calls wait, in any process.
 
-        `look` tells what there is to read, and `read` reads it outside of any transaction. `settle` does the rest if
-        what `look` saw still holds; else it returns None, and all is done again. None: it kept changing.
+        `look` returns what is to be read, and `read` reads it outside of any transaction. `settle` completes the work
+        if the store still agrees with what `look` saw; otherwise it returns None, and all three are repeated. None: the
+        store kept changing.
         """
         for _ in range(TRIES):
             seen = await self.call(look)
@@ -154,10 +163,10 @@ class AsyncStore(StoreAccess):
 
 
 class StoreThread:
-    """One thread that works for an event loop, one call at a time and in order.
+    """One thread that makes calls for an event loop, one at a time and in order.
 
-    It does what `run_in_executor` does at half the cost: a turn makes some twenty calls into the store, and the two
-    futures that pass each result on took longer than most of the calls.
+    It does what `run_in_executor` does at half the cost. A turn makes about twenty calls into the store, and with an
+    executor the two futures for each result took longer than most of the calls.
     """
 
     def __init__(self, name: str) -> None:
@@ -167,7 +176,7 @@ class StoreThread:
         self._ended = False
 
     async def run(self, work: Callable[[], T]) -> T:
-        """When cancelled, it still waits until the work has ended."""
+        """Runs `work()` in the thread. When cancelled, it still waits until the work has ended."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
         over: asyncio.Future[None] = loop.create_future()
@@ -187,12 +196,12 @@ class StoreThread:
             failed: BaseException | None = None
             try:
                 value = work()
-            except StopIteration as error:  # a future cannot raise it: the caller would wait for ever
+            except StopIteration as error:  # a future cannot carry it, so the caller would wait forever
                 failed = RuntimeError("a StopIteration was raised in the store's thread")
                 failed.__cause__ = error
-            except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+            except BaseException as error:  # noqa: BLE001 - raised in the caller
                 failed = error
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the result
+            with contextlib.suppress(RuntimeError):  # the loop is closed, so nothing waits for the result
                 loop.call_soon_threadsafe(end, value, failed)
 
         self._put(call)
@@ -204,7 +213,7 @@ class StoreThread:
             raise
 
     def end(self, last: Callable[[], None] | None = None) -> None:
-        """Ends the thread after all calls so far, and `last`. Safe to call twice."""
+        """Ends the thread after all calls so far and after `last`. It may be called twice."""
         if self._ended:
             return
         if last is not None:
@@ -219,7 +228,7 @@ class StoreThread:
         if self._ended:
             raise RuntimeError(f"the thread {self._name} has ended")
         if self._thread is None:
-            # A daemon thread is cut off when the process ends, so it is ended before that.
+            # A daemon thread is killed when the process exits, so `end` runs before that.
             self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
             atexit.register(self.end)
             self._thread.start()
@@ -228,4 +237,4 @@ class StoreThread:
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
-            del call  # else what it holds would be kept until the next call comes
+            del call  # else its objects would stay in memory until the next call
