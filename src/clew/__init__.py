@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from clew import errors
+
 if TYPE_CHECKING:
     from clew.api.client import Answered as Answered
     from clew.api.client import Client as Client
@@ -90,27 +92,9 @@ _NAMES_OF = {
     "clew.core.thread": ("Permissions", "Trust"),
     "clew.core.runs.options": ("Person",),
     "clew.core.costs.usage": ("Usage",),
-    "clew.errors": (
-        "AgentError",
-        "AgentFailed",
-        "AgentMissing",
-        "AuthFailed",
-        "BillingFailed",
-        "Busy",
-        "Cancelled",
-        "ClewError",
-        "ConfigError",
-        "Conflict",
-        "NotFound",
-        "SecretFound",
-        "StoreError",
-        "TimedOut",
-        "UsageError",
-        "UsageLimit",
-        "WrongModel",
-    ),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
+_MODULE_OF |= {name: "clew.errors" for name, value in vars(errors).items() if isinstance(value, type)}
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
 

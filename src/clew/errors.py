@@ -1,11 +1,11 @@
-"""Every error that Clew raises on purpose, by whose side it is on.
+"""Every error that Clew raises on purpose, by its cause.
 
     ClewError
-    ├── UsageError           the request cannot be carried out as it is              exit 2
+    ├── UsageError           the request is not valid, or not possible now           exit 2
     │   ├── NotFound         it names a thread, a turn or a run that does not exist
-    │   ├── Conflict         what it would change has changed or ended meanwhile
+    │   ├── Conflict         what it would change has changed or ended in the meantime
     │   ├── ConfigError      a setting cannot be parsed, or does not exist
-    │   └── SecretFound      the data that would leave contains secrets (`secrets`)
+    │   └── SecretFound      the data to be sent contains secrets (`secrets`)
     ├── AgentError           the agent failed
     │   ├── AgentMissing     its binary was not found                                exit 3
     │   ├── AuthFailed       it is not logged in, or its key was refused             exit 4
@@ -18,8 +18,8 @@
     ├── Busy                 another run holds the thread, and waiting was refused   exit 8
     └── StoreError           the database: unreadable, read-only, full, too new      exit 9
 
-Errors carry fields, so that nobody has to match their text: `message` is one line for the user, `hint` says what to do
-next. The CLI maps `exit_code`, the server maps the class; neither has rules of its own.
+Errors have fields, so that no program has to match their text: `message` is one line for the user, `hint` says what to
+do next. The CLI uses `exit_code`, and the server maps the class to a status; neither has rules of its own.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ConfigError(UsageError):
 
 
 class SecretFound(UsageError):
-    """`secrets` says of which kind they are and where they were found, but not what they are."""
+    """`secrets` lists the kind and the place of each, but not the secret itself."""
 
     code = "secret_found"
 
@@ -84,9 +84,9 @@ class AgentError(ClewError):
         resets_at: float | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
-        self.exit_status = exit_status  # of the agent's process, if it ended by itself
+        self.exit_status = exit_status  # the exit status of the agent's process, if it ended by itself
         self.stderr_tail = stderr_tail
-        self.resets_at = resets_at  # epoch seconds, if the usage limit says when
+        self.resets_at = resets_at  # when the usage limit resets, in epoch seconds, if the agent says so
 
 
 class AgentMissing(AgentError):
@@ -156,5 +156,5 @@ class StoreError(ClewError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
-        self.passing = passing  # nothing was written, and a retry may succeed: the server is restarting, for one
-        self.in_doubt = in_doubt  # the connection broke during the commit: it may have been written or not
+        self.passing = passing  # nothing was written, and a retry may succeed: perhaps the server is restarting
+        self.in_doubt = in_doubt  # the connection broke during the commit, so the data may have been written or not
