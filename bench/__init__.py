@@ -1,1 +1,2 @@
-"""Measurements of Clew, each a module with a `measure(quick)`. Run with `python -m bench` at the repository's root."""
+"""Measurements of Clew. Each is a module with a function `measure(quick)`. Run them with `python -m bench` at the
+repository's root."""

@@ -1,7 +1,7 @@
 """`python -m bench [NAME …] [--quick] [--json]`: measures, prints, and rewrites the tables in bench/README.md.
 
-A quick run prints only: its few samples do not belong in the file. Exits with 1 when a limit that does not depend on
-the machine's speed was not kept.
+A quick run only prints: it has too few samples for the file. Exits with 1 when a limit that does not depend on the
+machine's speed was exceeded.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A long backlog on PostgreSQL, and four workers: jobs a second, how evenly they are spread, and what a scan costs.
+"""A long backlog on PostgreSQL and four workers: jobs per second, how evenly they are spread, and what a scan costs.
 
-Real workers (`clew work`), one agent at once each: four on two cores. The backlog is copied by the database itself from
-one job that was submitted, and is not worked off: some hundred jobs are waited for, in rounds, since the speed of a
-shared machine changes within seconds. A scan is what every worker does to find its next jobs; it is timed here, on the
-same database, while the workers are at it.
+Real workers (`clew work`) run one agent each: four on two cores. The backlog consists of copies of one submitted job,
+which the database itself makes. It is not worked off: the measurement waits for some hundred jobs, in rounds, because
+the speed of a shared machine changes within seconds. A scan is the query with which every worker finds its next jobs;
+it is timed here, on the same database, while the workers run.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ AT_ONCE = 1  # four agents on two cores
 PROMPT = "!say x"
 ROUNDS = 5
 LIMIT_S = 600.0
-LOOK_S = 0.5  # it counts 50,000 rows
-SCANNED = AT_ONCE  # jobs wanted: as many as a worker can run
+POLL_S = 0.5  # not more often, because each poll counts 50,000 rows
+SCANNED = AT_ONCE  # a scan looks for as many jobs as a worker can run
 
 
 def measure(quick: bool) -> Result:
@@ -78,7 +78,7 @@ async def _measured(backlog: int, count: int) -> tuple[list[float], float, float
 
 
 def copy_job(url: str, times: int) -> None:
-    """The only job that there is, with a thread of its own for each copy."""
+    """Copies the only job in the database. Each copy has a thread of its own."""
     with psycopg.connect(url, autocommit=True) as connection:
         for table, others in (
             ("threads", {"id": "md5('t' || n)", "name": "'copy-' || n"}),
@@ -98,17 +98,17 @@ def copy_job(url: str, times: int) -> None:
 
 
 def done(connection: psycopg.Connection[tuple[str, int]]) -> Counter[str]:
-    """How many jobs each worker has ended."""
+    """How many jobs each worker has finished."""
     counted = "SELECT worker, count(*) FROM jobs WHERE worker IS NOT NULL AND status = 'succeeded' GROUP BY worker"
     return Counter(dict(connection.execute(counted).fetchall()))
 
 
 async def _until_warm(client: Client, url: str) -> None:
-    """Every worker has done some."""
+    """Waits until every worker has finished some jobs."""
     with psycopg.connect(url, autocommit=True) as connection:
         async with asyncio.timeout(LIMIT_S):
             while len([n for n in done(connection).values() if n >= AT_ONCE]) < WORKERS:
-                await asyncio.sleep(LOOK_S)
+                await asyncio.sleep(POLL_S)
 
 
 async def _watched(client: Client, url: str, count: int) -> tuple[list[float], float, float, float]:
@@ -121,7 +121,7 @@ async def _watched(client: Client, url: str, count: int) -> tuple[list[float], f
             async with asyncio.timeout(LIMIT_S):
                 while (now := done(connection) - before).total() < count / ROUNDS:
                     scans.append(await client.engine.store.call(_scan))
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(POLL_S)
             rates.append(now.total() / (time.monotonic() - began))
         all_ = done(connection) - first
     share = max(all_.values()) / (all_.total() / WORKERS)

@@ -1,4 +1,4 @@
-"""A turn of the bare Claude CLI, with the launch profile that Clew uses: what `clew ask` is held against."""
+"""A turn of the bare Claude CLI with the launch profile that Clew uses: `clew ask` is compared with it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class BareTurn:
 
 
 class BareConversation:
-    """A session of its own in the stage's work directory; each turn is a cold `claude -p --resume=<id>`."""
+    """A session in the stage's work directory. Each turn is a new process: `claude -p --resume=<id>`."""
 
     def __init__(self, stage: Stage, profile: Sequence[str]) -> None:
-        """`profile`: the arguments of one of Clew's own launches; what names its session is replaced."""
+        """`profile`: the arguments of one of Clew's own launches, in which the session is replaced."""
         self._stage = stage
         self._session_id = str(uuid.uuid4())
         self._profile = _without_session(profile)

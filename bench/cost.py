@@ -1,8 +1,8 @@
 """What a conversation costs by transcript and by resume, with the real Claude CLI, in units of one input token.
 
-The scripted model API keeps the prompt cache's accounts by the documented rules, so the costs are counted, not timed:
-a busy machine does not change them, and the conversations run two at a time. Only the input side is counted; the
-answers are the same text either way. A 20-turn conversation is the beginning of the 60-turn one.
+The scripted model API accounts for the prompt cache by the documented rules, so the costs are counted, not timed: a
+busy machine does not change them, and the conversations run two at a time. Only the input is counted; the answers are
+the same text either way. A 20-turn conversation is the beginning of the 60-turn one.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ PAUSE_S = 600.0
 class Setting:
     name: str
     before_turn: Callable[[Stage, int], None]
-    limited: bool  # the limit is about conversations that go on within the cache's life
+    limited: bool  # the limit only applies to conversations that continue while the cache is valid
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """The account of one, after each of its turns."""
+    """The costs of one conversation, after each of its turns."""
 
     accounts: tuple[CacheAccount, ...]
     requests: int
@@ -51,7 +51,7 @@ class Conversation:
         return sum(self.accounts[:turns], CacheAccount()).cost_units
 
     def read_share(self, turns: int) -> float:
-        """How much of what the model was shown came from the cache."""
+        """The share of the shown tokens that came from the cache."""
         whole = sum(self.accounts[:turns], CacheAccount())
         return whole.read_tokens / whole.prompt_tokens
 
@@ -61,7 +61,7 @@ def in_plain_folder(_stage: Stage, _turn: int) -> None:
 
 
 def in_changing_repository(stage: Stage, turn: int) -> None:
-    """A tracked file changes, a new one appears, and every third turn it is all committed."""
+    """A tracked file changes, a new one appears, and at every third turn all changes are committed."""
     if turn == 0:
         _git(stage, "init", "-q")
     (stage.work / "tracked.txt").write_text(f"line {turn}\n" * 10)
@@ -123,7 +123,7 @@ def measure(quick: bool) -> Result:
 
 
 def converse(setting: int, resume: bool, turns: int) -> Conversation:
-    """One conversation, in a process and a world of its own."""
+    """One conversation, in its own process, with its own store and model API."""
     with tempfile.TemporaryDirectory() as folder, ModelApi(reply=_reply) as api:
         stage = Stage(Path(folder), api, real_claude())
         return asyncio.run(_converse(stage, SETTINGS[setting], resume, turns))
@@ -139,7 +139,7 @@ async def _converse(stage: Stage, setting: Setting, resume: bool, turns: int) ->
             reply = await (await thread.ask(_padded(f"Question {turn}:", PROMPT_CHARS), resume=resume))
             if reply.session_resumed != (resume and turn > 0) or len(reply.text) != REPLY_CHARS:
                 raise RuntimeError(f"turn {turn} did not go as it should: {reply.reason}, {len(reply.text)} characters")
-            requests = stage.api.requests  # whatever else the CLI asks for is paid too
+            requests = stage.api.requests  # the CLI's other requests cost money too
             accounts.append(sum((request.cache for request in requests[seen:]), CacheAccount()))
             seen = len(requests)
     return Conversation(tuple(accounts), seen)

@@ -1,7 +1,8 @@
 """How long the decision before a turn takes, by the length of the history that the session has absorbed.
 
-`decide` alone is the pure function. The plan is what a turn does before its spawn: history and pins out of SQLite, a
-look at the session's file, `decide`, and prompt turn, attempt, pin and run written in one durable transaction.
+`decide` is the pure function alone. The plan is everything that a turn does before its spawn: it reads history and pins
+from SQLite, observes the session's file, calls `decide`, and writes prompt turn, attempt, pin and run in one durable
+transaction.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ ABILITIES = Abilities(resume=True, choose_id=True)
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """A store with one thread of so many turns, all of them absorbed by one pinned session."""
+    """A store with one thread of `turns` turns, all of them absorbed by one pinned session."""
 
     store: Store
     thread: Thread
@@ -83,7 +84,7 @@ class World:
         assert isinstance(decision, Resume) and decision.prompt == prompt.text
 
     def plan(self) -> tuple[AttemptPlan, float]:
-        """One plan and its seconds; afterwards the thread is as it was."""
+        """Makes one plan and returns its seconds. Afterwards the thread is unchanged."""
         request = TurnRequest(self.thread, "What is next?" * 30)
         run = new_run(request, MODEL, self.context)
         self.store.runs.create(run)
@@ -123,7 +124,7 @@ def measure(quick: bool) -> Result:
 
 def _samples(world: World, number: int) -> dict[str, Sample]:
     times: dict[str, list[float]] = {"decide": [], "history": [], "pins": [], "plan": []}
-    world.plan()  # warm
+    world.plan()  # warms up the caches
     for _ in counted("plans", number):
         times["decide"].append(_timed(world.decide))
         times["history"].append(_timed(lambda: world.store.turns.history(world.thread.id)))

@@ -1,8 +1,8 @@
-"""From the moment an event came from the agent to the moment a client of `clew serve` has it, on disk by then.
+"""The time from an event's arrival from the agent to its arrival at a client of `clew serve`. It is on disk by then.
 
-The daemon, the model API and the agents are processes of their own; this one only listens. Some threads stream at once,
-each to a listener of its own; the times are those of the pieces of text. An event is sent only after the batch it
-belongs to is stored, so most of the time is the batch's (50 ms at most).
+The daemon, the model API and the agents are other processes; this one only listens. Several threads stream at once,
+each to a listener of its own; the times are those of the pieces of text. An event is sent only after its batch was
+stored, so most of the time is spent waiting for the batch (50 ms at most).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from clew.testing.model.api import ModelApi
 from clew.testing.stage import MODEL, Stage
 
 LIMIT_S = 120
-CASES = ((1, 1000, 0.005), (10, 200, 0.02), (100, 40, 0.1))  # threads, words each, seconds between two
+CASES = ((1, 1000, 0.005), (10, 200, 0.02), (100, 40, 0.1))  # threads, words per thread, seconds between two words
 QUICK = ((1, 100, 0.005), (5, 20, 0.02))
 
 
@@ -51,7 +51,7 @@ class Daemon:
             return json.load(response)
 
     async def lags(self, run_id: str) -> list[float]:
-        """Seconds from an event's own time to its arrival, of each piece of text."""
+        """For each piece of text, the seconds from the event's own time to its arrival."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=2**22)
         head = f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
         writer.write(f"{head}Authorization: Bearer {self.token}\r\n\r\n".encode())
@@ -131,7 +131,7 @@ def running_daemon(threads: int, **environ: str) -> Iterator[Daemon]:
 
 @contextmanager
 def _model_api() -> Iterator[Any]:
-    """In a process of its own, so that it does not slow the listeners down."""
+    """Runs in a process of its own, so that it does not slow down the listeners."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
     process.start()

@@ -1,7 +1,7 @@
-"""From a forge's request to the answer of `clew serve`: the event is on disk by then, and nobody works on it yet.
+"""The time from a forge's request to the answer of `clew serve`: the event is on disk by then, but not handled yet.
 
-The daemon is a process of its own; the messages are those of a comment on an issue, signed, over one connection and one
-after the other.
+The daemon is another process. The messages are signed, and each is about a comment on an issue. They are sent over one
+connection, one after the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.timing import Sample, counted
 
 SECRET = "a-dummy-secret"
 PAYLOAD = Path(__file__).parent.parent / "tests/hooks/payloads/forgejo.issue_comment.created.json"
-MOST_MS = 50
+MAX_MS = 50
 
 
 def measure(quick: bool) -> Result:
@@ -27,16 +27,16 @@ def measure(quick: bool) -> Result:
         took = Sample.of(_answered(daemon, 30 if quick else 500))
     columns = (Column("event"), Column("n", ","), Column("median ms", ".1f"), Column("middle half, ms"))
     row = ("a comment on an issue", took.n, took.median, took.spread(spec=".1f"))
-    checks = [Check("median, ms", took.median, MOST_MS, timed=True)]
+    checks = [Check("median, ms", took.median, MAX_MS, timed=True)]
     return Result("hooks", [Table("A forge's event, until it is stored and answered", columns, [row])], checks)
 
 
 def _answered(daemon: Daemon, count: int) -> list[float]:
-    """Milliseconds of each."""
+    """The milliseconds that each answer took."""
     payload, took = json.loads(PAYLOAD.read_bytes()), []
     connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=LIMIT_S)
     for number in counted("events", count):
-        body = json.dumps({**payload, "nth": number}).encode()  # the same words again would be no news
+        body = json.dumps({**payload, "nth": number}).encode()  # an identical message would be a duplicate
         headers = {
             "content-type": "application/json",
             "x-forgejo-event": "issue_comment",

@@ -1,7 +1,8 @@
-"""Jobs on both databases: from submit to start, from a worker's death to the next run, jobs a second, an idle worker.
+"""Jobs on both databases: the time from submit to start and from a worker's death to the next run, jobs per second, and
+the cost of an idle worker.
 
-Real workers (`clew work`) on the scripted agent, whose own start is part of every job. The figures of the two databases
-belong to one run on one machine.
+Real workers (`clew work`) run the scripted agent, whose start is part of every job. The figures of the two databases
+come from one run on one machine.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from clew.testing.postgres import PostgresServer
 from clew.testing.stage import MODEL, Stage
 
 LIMIT_S = 300.0
-LOOK_S = 0.01
+POLL_S = 0.01
 
 
 def measure(quick: bool) -> Result:
@@ -70,7 +71,7 @@ async def submit(stage: Stage, client: Client, prompt: str) -> Job:
 async def _until(client: Client, job: Job, test: Callable[[Job], bool]) -> Job:
     async with asyncio.timeout(LIMIT_S):
         while not test(now := await client.jobs.find(job.id)):
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
     return now
 
 
@@ -79,7 +80,7 @@ async def _over(client: Client, job: Job) -> Job:
 
 
 async def _start(stage: Stage, client: Client) -> float:
-    """Until the run has begun, as its own row says."""
+    """The time until the run started, as its row in the database says."""
     done = await _over(client, await submit(stage, client, "!say x"))
     return (done.started_at or 0.0) - done.created_at
 
@@ -108,7 +109,7 @@ async def _death(stage: Stage, client: Client, environ: dict[str, str]) -> float
 
 
 def _number(worker: subprocess.Popen[bytes]) -> str:
-    """The worker's name ends with the number of the file that it holds locked."""
+    """The worker's name ends with the number of the file that it has locked."""
     for entry in Path(f"/proc/{worker.pid}/fd").iterdir():
         target = entry.readlink()
         if target.parent.name == "workers":

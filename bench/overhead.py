@@ -1,7 +1,7 @@
-"""A follow-up with `clew ask -t NAME` against one with the bare Claude CLI: the ratio, and where the difference is.
+"""A follow-up with `clew ask -t NAME` compared with one of the bare Claude CLI: the ratio, and where the difference is.
 
 Both resume a session of their own, in the same work directory and home, through the same launcher, with the same
-arguments. The runs alternate, so that whatever else the machine does meets both alike.
+arguments. The runs alternate, so that other load on the machine affects both alike.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def ask(stage: Stage, prompt: str, *options: str) -> None:
 
 @contextmanager
 def conversations() -> Iterator[Pair]:
-    """Warm: the bytecode is written, the binary probed, both sessions begun and once resumed."""
+    """Both are warmed up: the bytecode is written, the binary was probed, and both sessions were resumed once."""
     with tempfile.TemporaryDirectory() as folder, ModelApi() as api:
         stage = Stage(Path(folder), api, real_claude())
         ask(stage, "warm-up 0", "--model", MODEL)
@@ -75,7 +75,7 @@ def measure(quick: bool) -> Result:
     with conversations() as pair:
         tell(f"  follow-up: {pairs} pairs of turns with the real CLI, about {pairs * 1.2:.0f} s")
         for number in counted("follow-up", pairs):
-            if number % 2:  # neither always goes first
+            if number % 2:  # they take turns at being first
                 ours.append(pair.clew(f"question {number}"))
                 bare.append(pair.bare.turn(f"question {number}").took_s)
             else:

@@ -1,9 +1,9 @@
-"""Where the milliseconds of a `clew ask` go, phase by phase, beside the same phases of a bare turn.
+"""How long each phase of a `clew ask` takes, beside the same phases of a bare turn.
 
-The times come from `traced.py`: the engine's named points as the turn passes them. Imports are timed apart, in a child
-that does nothing else, and taken out of the phase that they happen in; which packages they are comes from
-`-X importtime`, whose own cost makes those figures too high: they rank, they do not add up. The CPU column is that of
-Clew's own process: a busy machine moves it far less than the wall clock.
+The times come from `traced.py`, which records when the turn reaches each of the engine's named points. Imports are
+timed separately, in a child process that does nothing else, and are subtracted from the phase in which they happen. The
+times by package come from `-X importtime`, whose own cost makes them too high: they show the order, not the sum. The
+CPU column is about Clew's own process: a busy machine changes it far less than the wall clock.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _IMPORT_ALL = (
     "print(time.perf_counter() - began, time.process_time() - cpu)\n"
 )
 
-# From one point of a turn to the next. The middle two have a counterpart in a bare turn.
+# Each phase is the time from one point of a turn to the next. The middle two have a counterpart in a bare turn.
 STEPS = (
     ("interpreter start", "called", "began"),
     ("open the store, find the thread, prompt durable (imports taken out)", "began", "prompt_stored"),
@@ -47,10 +47,11 @@ STEPS = (
     ("leases given back, store and loop closed", "outcome_stored", "returned"),
     ("interpreter exit", "returned", "gone"),
 )
-WITH_IMPORTS = 1  # the step that the imports happen in
+WITH_IMPORTS = 1  # the phase in which the imports happen
 
 
-Points = dict[str, tuple[float, float]]  # wall clock and CPU, by point; `called` and `gone` are seen from outside
+# By point: wall clock and CPU time. `called` and `gone` are measured from outside.
+Points = dict[str, tuple[float, float]]
 Row = tuple[str, float, float | None, float, float, float]
 
 
@@ -75,7 +76,7 @@ class Phases:
         return cls(ours, plain, imports, len(modules), _packages(stage, thread))
 
     def table(self) -> Table:
-        """Medians, phase by phase; so the sum is near the medians' difference, not equal to it."""
+        """The median of each phase. So their sum is close to the difference of the medians, but not equal to it."""
         bare_of = {
             "agent: spawn to result": Sample.of(turn.result - turn.began for turn in self.bare).median,
             "agent: result to exit, its family looked for": Sample.of(
@@ -148,7 +149,7 @@ def _import_time(stage: Stage, modules: list[str]) -> tuple[float, float]:
 
 
 def _packages(stage: Stage, thread: str) -> list[tuple[str, int, float]]:
-    """Whose modules take the time, the slowest first: medians of three traces."""
+    """The import time by package, the slowest first: medians of three traces."""
     traces: list[dict[str, list[float]]] = []
     for number in range(3):
         _, modules = _traced(stage, thread, f"import question {number}", "-X", "importtime")

@@ -1,9 +1,9 @@
 """Export and push of sessions of several sizes, and the push after one more turn: time and bytes.
 
-A session is made up in the form of Claude's own file: questions, calls of a tool with what they gave, answers, in words
-that compress about as text does. Clew adopts it; more turns are asked by the scripted agent, each is pushed, and their
-mean is shown as the second push. The remote is a real S3
-server on the loopback: times say what Clew itself takes, and bytes are all that was put there, the manifest included.
+The session is generated in the format of Claude's own file: questions, tool calls with their results, and answers, in
+words that compress about as well as text. Clew adopts it. Then the scripted agent adds more turns, each of which is
+pushed, and their mean is shown as the second push. The remote is a real S3 server on the loopback: the times are those
+of Clew itself, and the bytes are everything that was uploaded, including the manifest.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ from clew.testing.stage import MODEL, Stage
 SIZES_MB = (0.5, 5.0, 50.0)
 QUICK_MB = (0.5, 4.0)
 PROMPT_CHARS, REPLY_CHARS = 400, 1_500
-RESULT_CHARS, SHOWN_CHARS = 40_000, 200  # what a tool gave, and what the model is shown of it
-TURNS = 9  # their mean counts: where pieces are cut is chance, and with it what the last one holds
-MOST_GROWTH = 3.0  # of the second push's bytes, from the smallest session to one a hundred times as large
-MOST_PIECES = 8.0  # that the second push sends again; of small sessions, chance counts for too much to compare them
-MOST_SHARE = 0.02  # of the first push's bytes, by the second, for the largest
+RESULT_CHARS, SHOWN_CHARS = 40_000, 200  # of a tool's result in the file, and of what the model is shown of it
+TURNS = 9  # their mean counts, because it is random where chunks end, and so is the size of the last one
+MAX_GROWTH = 3.0  # of the second push's bytes, from the smallest session to one a hundred times as large
+MAX_CHUNKS = 8.0  # that the second push sends; used in a quick run, whose sessions are too small to compare
+MAX_SHARE = 0.02  # the second push's bytes ÷ the first push's bytes, for the largest session
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +103,14 @@ def measure(quick: bool) -> Result:
     if quick:
         again = max(0, largest.second_bytes - largest.turn_bytes) / CHUNK_MEAN_BYTES
         what = f"pieces that the second push sends again, {largest.size_mb:g} MB"
-        return Result("push", [table], [Check(what, again, MOST_PIECES, timed=False)])
+        return Result("push", [table], [Check(what, again, MAX_CHUNKS, timed=False)])
     sizes = f"{largest.size_mb:g} MB ÷ {smallest.size_mb:g} MB"
     return Result(
         "push",
         [table],
         [
-            Check(f"bytes of the second push, {sizes}", growth, MOST_GROWTH, timed=False),
-            Check(f"second push ÷ first, {largest.size_mb:g} MB", share, MOST_SHARE, timed=False),
+            Check(f"bytes of the second push, {sizes}", growth, MAX_GROWTH, timed=False),
+            Check(f"second push ÷ first, {largest.size_mb:g} MB", share, MAX_SHARE, timed=False),
         ],
     )
 
@@ -160,7 +160,7 @@ async def _one(folder: Path, size_mb: float, closed: bool, url: str) -> Measured
 
 
 async def _pushed(client: Client, url: str, lock: RemoteKeys, name: str) -> tuple[PushResult, float, int, int]:
-    """What was sent, how long it took, how large the thread is, and its manifest there."""
+    """The bytes that were sent, how long it took, the size of the thread, and its manifest on the remote."""
     began = time.perf_counter()
     remote: Remote = await open_remote(ObjectStore(url), lock, to_push=True)
     done = await push(client.engine, remote, name, {})
@@ -173,7 +173,7 @@ async def _pushed(client: Client, url: str, lock: RemoteKeys, name: str) -> tupl
 
 
 def _lines(session_id: str, cwd: str, size: int) -> Iterator[dict[str, Any]]:
-    """A conversation in Claude's own form, of about that many bytes."""
+    """A conversation in the format of Claude's file, of about that many bytes."""
     chance = random.Random(7)
     words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))) for _ in range(8_000)]
 

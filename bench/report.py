@@ -1,6 +1,6 @@
-"""What a measurement hands back, and its three forms: Markdown, JSON, and the marked part of bench/README.md.
+"""The result of a measurement, and its three forms: Markdown, JSON, and the marked part of bench/README.md.
 
-Tables hold raw values; a column says how they are shown. Nothing here knows what was measured.
+Tables contain raw values; a column says how they are shown. Nothing here depends on what was measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ README = Path(__file__).parent / "README.md"
 @dataclass(frozen=True, slots=True)
 class Column:
     name: str
-    format: str = ""  # a format spec for numbers; texts are shown as they are
+    format: str = ""  # a format spec for numbers; texts are shown unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A limit and what was measured against it."""
+    """A limit and the measured value."""
 
     what: str
     measured: float
     limit: float
-    timed: bool  # a noisy machine may fail it: said, but no error
+    timed: bool  # a busy machine may exceed the limit, so that is reported but not an error
 
     @property
     def passed(self) -> bool:
@@ -66,7 +66,7 @@ def to_markdown(result: Result) -> str:
 
 
 def rewrite(result: Result, readme: Path = README) -> None:
-    """Replaces what stands between the measurement's markers. Raises ValueError when they are not there."""
+    """Replaces the text between the measurement's markers. Raises ValueError when they are missing."""
     text = readme.read_text("utf-8")
     begin, end = f"<!-- {result.name}: begin -->", f"<!-- {result.name}: end -->"
     pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)

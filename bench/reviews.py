@@ -1,11 +1,11 @@
 """What a review's follow-up costs by resume and by the full prompt, with the real Claude CLI.
 
-In units of one input token. A diff of so many lines, three rounds; before each follow-up the author mends a few lines.
-The scripted model API keeps the prompt cache's accounts by the documented rules, so the costs are counted, not timed,
-and the short form is the long one. Only the input side counts: the answers are the same text either way.
+The unit is one input token. A review has three rounds; before each follow-up the author fixes a few lines of the diff.
+The scripted model API accounts for the prompt cache by the documented rules, so the costs are counted, not timed, and a
+quick run gives the same costs. Only the input counts: the answers are the same text either way.
 
-Time is told beside it: two reviews take turns, one resumed and one by the full prompt. The model answers at once, so
-what a real one would take to read is not in it.
+The time is measured too: two reviews take turns, one resumed and one with the full prompt. The model answers at once,
+so the time that a real model needs to read is not included.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from clew.testing.model.prompt_cache import CacheAccount
 from clew.testing.model.scripts import Reply, Request, Text
 from clew.testing.stage import MODEL, Stage, real_claude
 
-LIMITS = {400: 0.5, 4_000: 0.2}  # of what the full prompt costs, by the lines of the diff
+LIMITS = {400: 0.5, 4_000: 0.2}  # by the lines of the diff: the share of the full prompt's cost
 ROUNDS = 3
 FILES = 8
 FINDINGS = 5
-MENDED = 6  # lines, before each follow-up
+FIXED_LINES = 6  # before each follow-up
 WORKERS = 2
-TIMED = 6  # pairs of reviews of each diff
+TIMED_PAIRS = 6  # pairs of reviews of each diff
 
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """The account of one review, a round each."""
+    """The costs of one review, by round."""
 
     accounts: tuple[CacheAccount, ...]
 
@@ -52,7 +52,7 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """By resume and by the full prompt, of one diff."""
+    """The reviews of one diff: resumed, and with the full prompt."""
 
     lines: int
     resumed: Reviewed
@@ -64,14 +64,14 @@ class Case:
 
     @property
     def worst(self) -> float:
-        """Of the follow-ups, one by one."""
+        """The highest ratio of a single follow-up."""
         pairs = zip(self.resumed.accounts[1:], self.full.accounts[1:], strict=True)
         return max(resumed.cost_units / full.cost_units for resumed, full in pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Seconds of follow-ups, pair by pair, of one diff."""
+    """The seconds of the follow-ups of one diff, by pair of reviews."""
 
     lines: int
     resumed: tuple[float, ...]
@@ -88,7 +88,8 @@ def measure(quick: bool) -> Result:
     times = []
     for number in lines:
         pairs = [
-            timed(number, 2 if quick else ROUNDS) for _ in counted(f"{number:,} lines, pairs", 1 if quick else TIMED)
+            timed(number, 2 if quick else ROUNDS)
+            for _ in counted(f"{number:,} lines, pairs", 1 if quick else TIMED_PAIRS)
         ]
         times.append(Timed(number, *(tuple(chain.from_iterable(kind)) for kind in zip(*pairs, strict=True))))
     return result([Case(number, held[number, True], held[number, False]) for number in lines], times)
@@ -123,7 +124,9 @@ def result(cases: list[Case], times: list[Timed]) -> Result:
         Column("read from cache, full", ".0%"),
         Column("read from cache, resumed", ".0%"),
     ]
-    title = f"Cost of a round in token units ({ROUNDS} rounds, {MENDED} lines mended before each follow-up, input side)"
+    title = (
+        f"Cost of a round in token units ({ROUNDS} rounds, {FIXED_LINES} lines fixed before each follow-up, input side)"
+    )
     return Result("reviews", [Table(title, columns, rows), _times(times)], checks)
 
 
@@ -145,14 +148,14 @@ def _times(times: list[Timed]) -> Table:
 
 
 def review(lines: int, resume: bool) -> Reviewed:
-    """One review, in a process and a world of its own."""
+    """One review, in its own process, with its own store and model API."""
     with tempfile.TemporaryDirectory() as folder, ModelApi(reply=_reply) as api:
         stage = Stage(Path(folder), api, real_claude())
         return asyncio.run(_review(stage, lines, resume))
 
 
 def timed(lines: int, rounds: int) -> tuple[list[float], list[float]]:
-    """Seconds of the follow-ups of two reviews, each in a world of its own: resumed, and by the full prompt."""
+    """The seconds of the follow-ups of two reviews with separate stores: one resumed, one with the full prompt."""
     with tempfile.TemporaryDirectory() as folder, ModelApi(reply=_reply) as api:
         stages = {
             resume: Stage(Path(folder, "resumed" if resume else "full"), api, real_claude()) for resume in (True, False)
@@ -166,7 +169,7 @@ async def _timed(stages: dict[bool, Stage], lines: int, rounds: int) -> tuple[li
     async with stages[True].open() as one, stages[False].open() as other:
         clients = {True: one, False: other}
         for number in range(1, rounds + 1):
-            for resume in (True, False) if number % 2 else (False, True):  # neither always goes first
+            for resume in (True, False) if number % 2 else (False, True):  # they take turns at being first
                 _write(stages[resume], lines, number)
                 done = await _round(clients[resume], stages[resume], reviews.get(resume), resume)
                 if (done.status, done.session_resumed) != (RoundStatus.DONE, resume and number > 1):
@@ -191,7 +194,7 @@ async def _review(stage: Stage, lines: int, resume: bool) -> Reviewed:
                     f"round {number} did not go as it should: {done.status}, {done.reason}, {done.error}"
                 )
             review_id = done.review_id
-            requests = stage.api.requests  # whatever else the CLI asks for is paid too
+            requests = stage.api.requests  # the CLI's other requests cost money too
             accounts.append(sum((request.cache for request in requests[seen:]), CacheAccount()))
             seen = len(requests)
     return Reviewed(tuple(accounts))
@@ -201,12 +204,12 @@ async def _round(client: Client, stage: Stage, review_id: str | None, resume: bo
     if review_id is None:
         live = await client.reviews.start(ReviewSpec(str(stage.work), "claude", MODEL, resume=resume))
     else:
-        live = await client.reviews.follow(review_id, RoundOptions("I have mended some of it.", resume=resume))
+        live = await client.reviews.follow(review_id, RoundOptions("I have fixed some of it.", resume=resume))
     return await live.finish()
 
 
 def _write(stage: Stage, lines: int, number: int) -> None:
-    """So many new lines in some files; before each follow-up a few lines of one of them are mended."""
+    """Writes that many new lines to some files; before each follow-up it fixes a few lines of one of them."""
     each = lines // FILES
     if number == 1:
         _git(stage, "init", "-q")
@@ -217,8 +220,8 @@ def _write(stage: Stage, lines: int, number: int) -> None:
         return
     path = stage.work / f"module_{number}.py"
     held = path.read_text().splitlines(keepends=True)
-    for place in range(MENDED):
-        held[place * each // MENDED] = f"value_{place} = checked(compute({number}, {place}))\n"
+    for place in range(FIXED_LINES):
+        held[place * each // FIXED_LINES] = f"value_{place} = checked(compute({number}, {place}))\n"
     path.write_text("".join(held))
 
 

@@ -1,7 +1,8 @@
-"""Sessions by key: our table against a JSON file that is rewritten whole, with tmp and rename, on each change.
+"""Sessions by key: Clew's table compared with a JSON file that is rewritten on each change (temporary file, rename).
 
-First how the two do by size: one process sets sessions of keys that are there already. Then what is left of sets from
-eight processes at once, a key of its own each. Both are durable: the file and its folder are synced, as the store is.
+The first part measures the speed by size: one process sets the sessions of existing keys. The second part counts how
+many writes survive when eight processes write at once, each with its own keys. Both are durable: the file and its
+folder are synced, as the store is.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from clew.store.store import Store, open_store
 
 SIZES = (1_000, 10_000, 100_000)
 PROCESSES = 8
-WRITES = 50  # of each process
+WRITES = 50  # by each process
 REPO = "charles/peon"
 
 
@@ -35,7 +36,7 @@ def key_of(number: int) -> str:
 
 
 def rewrite(path: Path, key: str, value: str) -> None:
-    """As the design has it: read, change, write beside it, rename."""
+    """Reads the file, changes it, writes a temporary file beside it, and renames that."""
     entries = json.loads(path.read_bytes()) if path.exists() else {}
     entries[key] = value
     beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
@@ -101,7 +102,7 @@ def _rate(work: Callable[[int], None], for_s: float) -> float:
 
 
 def _at_once(write: Callable[[Path, int, threading.Barrier], None]) -> tuple[int, float]:
-    """How many are there afterwards, and how long it took."""
+    """How many writes are there afterwards, and how long they took."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as name, context.Manager() as manager:
         folder = Path(name)

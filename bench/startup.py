@@ -1,4 +1,4 @@
-"""`clew --help` against `python -c pass`: what the start of the program costs."""
+"""`clew --help` compared with `python -c pass`: how long the program takes to start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT = 6.0
 
 
 def clew_script() -> Path:
-    """The installed one, beside the interpreter that runs this."""
+    """The installed script, beside the interpreter that runs this."""
     path = Path(sys.executable).parent / "clew"
     if not path.is_file():
         raise FileNotFoundError("there is no clew script beside this Python: install the project first")
@@ -39,7 +39,7 @@ def measure(quick: bool) -> Result:
     with tempfile.TemporaryDirectory() as home:
         environ = {"HOME": home, "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
         for argv in commands.values():
-            timed(argv, environ)  # the first writes the bytecode
+            timed(argv, environ)  # the first call writes the bytecode
         for _ in counted("start-up", 15 if quick else 60):
             for name, argv in commands.items():
                 times[name].append(timed(argv, environ))

@@ -1,7 +1,7 @@
-"""Operations of the store a second, durable ones (`synchronous=FULL`): one process, and four at once on one file.
+"""Durable operations of the store per second (`synchronous=FULL`): by one process, and by four at once on one file.
 
-Beside them stands what the disk itself does: a small write and an fsync to a plain file. Four processes have a thread,
-runs and pins of their own but share the thread that turns are added to; afterwards everything is counted in the
+The table also has the speed of the disk itself: small writes with fsync to a plain file. Each of the four processes has
+its own thread, runs and pins, but all share the thread that turns are added to. Afterwards everything is counted in the
 database.
 """
 
@@ -31,15 +31,15 @@ from clew.errors import ClewError
 from clew.store.store import Store, open_store
 
 PROCESSES = 4
-ABSORBED = 100  # turns that a pin holds when it is first saved
-SAVES = 100  # of one pin, before the next one
+ABSORBED = 100  # turns that a pin has absorbed when it is first saved
+SAVES = 100  # how often one pin is saved before the next one
 BATCH = 50
 SHARED = ThreadId("shared")
 WORDS = TextStreamed("a piece of an answer, as they come")
 
 
-class Hand:
-    """One process's own records, and the operations on them; each call is one operation."""
+class StoreUser:
+    """The records of one process, and the operations on them: each call is one operation."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -77,7 +77,7 @@ class Hand:
         self.store.runs.cancel_requested(self.run.id)
 
     def save_pin(self) -> None:
-        """As after a turn: two more turns are absorbed. Now and then a new pin, or the list would grow for ever."""
+        """Two more turns are absorbed, as after a turn. A new pin after `SAVES` calls keeps the list short."""
         self.number += 1
         if self.number % SAVES == 0:
             fresh = f"{self.mark}{self.number}"
@@ -96,13 +96,13 @@ class Hand:
         self.store.events.append(self.run.id, [(first + n, 0.0, WORDS) for n in range(size)])
 
 
-OPERATIONS: dict[str, Callable[[Hand], None]] = {
-    "`add_turn`": Hand.add_turn,
-    "`append_events`, 1": Hand.append_event,
-    f"`append_events`, {BATCH}": Hand.append_events,
-    "`save_pin`, 100 to 300 absorbed, 2 of them new": Hand.save_pin,
-    "`update_run`": Hand.update_run,
-    "`cancel_requested` (reads)": Hand.cancel_requested,
+OPERATIONS: dict[str, Callable[[StoreUser], None]] = {
+    "`add_turn`": StoreUser.add_turn,
+    "`append_events`, 1": StoreUser.append_event,
+    f"`append_events`, {BATCH}": StoreUser.append_events,
+    "`save_pin`, 100 to 300 absorbed, 2 of them new": StoreUser.save_pin,
+    "`update_run`": StoreUser.update_run,
+    "`cancel_requested` (reads)": StoreUser.cancel_requested,
 }
 
 
@@ -147,7 +147,7 @@ def measure(quick: bool) -> Result:
 
 
 def _tallies(name: str, processes: int, for_s: float) -> tuple[list[Tally], int]:
-    """What each process did to one new database, and how many of their writes are missing in it."""
+    """What each process did in one new database, and how many of their writes are missing there."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder, context.Manager() as manager:
         path = Path(folder) / "clew.db"
@@ -165,13 +165,13 @@ def _worked(path: Path, name: str, start: threading.Barrier, for_s: float) -> Ta
     work = OPERATIONS[name]
     done = errors = 0
     with open_store(path) as store:
-        hand = Hand(store)
-        work(hand)
+        user = StoreUser(store)
+        work(user)
         start.wait()
         began = time.perf_counter()
         while time.perf_counter() - began < for_s:
             try:
-                work(hand)
+                work(user)
                 done += 1
             except ClewError:
                 errors += 1
@@ -179,7 +179,7 @@ def _worked(path: Path, name: str, start: threading.Barrier, for_s: float) -> Ta
 
 
 def _missing(store: Store, name: str, done: int) -> int:
-    """Of the operations whose every call leaves a row; each process did one more before the start."""
+    """Counts only operations that add a row with each call. Each process did one more before the start."""
     threads = [thread for thread in store.threads.recent() if thread.id != SHARED]
     if name.startswith("`add_turn`"):
         return done + len(threads) - len(store.turns.history(SHARED))
@@ -196,7 +196,7 @@ def _missing(store: Store, name: str, done: int) -> int:
 
 
 def _disk(path: Path, for_s: float) -> float:
-    """Small writes with fsync a second."""
+    """Small writes with fsync per second."""
     done = 0
     block = b"x" * 4096
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

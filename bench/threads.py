@@ -1,8 +1,8 @@
 """The first page of a list and of a search, over 1,000 and over 100,000 threads in one run.
 
-Both stores are filled by SQL with threads of four turns each, and indexed by the same triggers as ever. A page that an
-index brings takes as long in the large one as in the small one; what it takes beyond that is what has to be sorted or
-thrown away. A word that stands in every turn is the hardest for a search, one that stands in a single turn the easiest.
+Both stores are filled by SQL with threads of four turns each, and indexed by the usual triggers. A page that an index
+finds takes the same time in both; any additional time is spent on rows that have to be sorted or skipped. A word that
+is in every turn is the hardest for a search, a word that is in a single turn the easiest.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SMALL, LARGE = 1_000, 100_000
 TURNS = 4
 RARE, COMMON = "needle", "everywhere"
 KINDS = ("chat", "chat", "chat", "chat", "pair", "review", "job", "hook")
-MOST_RATIO = 20.0  # of times a hundred in threads
+MAX_RATIO = 20.0  # of the times, with a hundred times as many threads
 
 WAYS: dict[str, Callable[[Store], object]] = {
     "list, last used": lambda store: store.search.threads(),
@@ -63,12 +63,12 @@ def measure(quick: bool) -> Result:
     )
     plain = max(float(row[3]) for row in rows if row[0] in ("list, last used", "search, a rare word"))
     return Result(
-        "threads", [table], [Check("the plain list's and the rare word's ratio", plain, MOST_RATIO, timed=True)]
+        "threads", [table], [Check("the plain list's and the rare word's ratio", plain, MAX_RATIO, timed=True)]
     )
 
 
 def _timed(name: str, way: Callable[[Store], object], stores: list[Store], rounds: int) -> tuple[object, ...]:
-    """By turns, so that a noisy moment hits both."""
+    """The two take turns, so that other load on the machine affects both."""
     times: list[list[float]] = [[] for _ in stores]
     for _ in range(rounds + 1):
         for store, taken in zip(stores, times, strict=True):
@@ -76,7 +76,7 @@ def _timed(name: str, way: Callable[[Store], object], stores: list[Store], round
             found = way(store)
             taken.append(time.perf_counter() - began)
             assert found, name
-    before, after = (min(taken[1:]) * 1000 for taken in times)  # the first one warms up
+    before, after = (min(taken[1:]) * 1000 for taken in times)  # the first call warms up the caches
     return name, before, after, after / before
 
 

@@ -1,4 +1,4 @@
-"""Samples of a time, and progress for whoever waits."""
+"""Samples of a duration, and a progress line on the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TELL_EVERY_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Some measurements of one thing."""
+    """Several measurements of the same duration."""
 
     values: tuple[float, ...]
 
@@ -30,7 +30,7 @@ class Sample:
         return statistics.median(self.values)
 
     def quartiles(self) -> tuple[float, float]:
-        """The middle half lies between them."""
+        """Half of the values are between these two."""
         if self.n < 2:
             return self.values[0], self.values[0]
         low, _, high = statistics.quantiles(self.values, n=4, method="inclusive")
@@ -46,7 +46,7 @@ def tell(text: str) -> None:
 
 
 def counted(what: str, number: int) -> Iterator[int]:
-    """0 … number-1, with a line of progress now and then."""
+    """The numbers from 0 to `number` - 1, with a line of progress now and then."""
     told = time.monotonic()
     for done in range(number):
         yield done
@@ -56,5 +56,5 @@ def counted(what: str, number: int) -> Iterator[int]:
 
 
 def ratios(of: Sequence[float], to: Sequence[float]) -> Sample:
-    """Pair by pair, as they were run one after the other."""
+    """The ratio of each pair. The two of a pair were run one after the other."""
     return Sample.of(one / other for one, other in zip(of, to, strict=True))

@@ -1,17 +1,17 @@
-"""Runs `clew` in this process and writes down when it came where. A child of `bench.phases`, not a command.
+"""Runs `clew` in this process and records when it reaches each point. A child of `bench.phases`, not a command.
 
     python traced.py OUT_FILE ask -t NAME PROMPT
 
 Each point has its wall-clock time and the CPU time that this process had used by then. The points are the engine's
-named ones, and the spawn itself. The modules are those that were loaded when
-the agent had been spawned: what came later was imported while the agent was starting anyway.
+named fault points, and the spawn itself. The recorded modules are those that were loaded when the agent was spawned:
+later ones are imported while the agent starts, which costs no time.
 """
 
 import sys
 import time
 
 BEGAN = (time.time(), time.process_time())
-HAD = set(sys.modules)  # the interpreter's own
+ALREADY_LOADED = set(sys.modules)  # by the interpreter itself
 
 import json  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -30,7 +30,7 @@ def main(out: str, argv: list[str]) -> int:
     async def timed_spawn(*args: Any, **options: Any) -> Any:
         passed("spawning")
         process = await spawn(*args, **options)
-        modules.extend(name for name in sys.modules if name not in HAD)
+        modules.extend(name for name in sys.modules if name not in ALREADY_LOADED)
         return process
 
     import asyncio
