@@ -17,7 +17,7 @@ import pytest
 import forkserver
 from clew.core.thread import Permissions
 from clew.errors import Conflict
-from clew.hosts.transfer.remote.chunks import CHUNK_MEAN_BYTES, FAN_OUT
+from clew.hosts.transfer.remote.chunks import FAN_OUT, MEAN_CHUNK_BYTES
 from clew.hosts.transfer.remote.header import RemoteKeys
 from clew.hosts.transfer.remote.object_store import ObjectStore
 from clew.hosts.transfer.remote.remote import open_remote
@@ -136,7 +136,7 @@ async def test_bytes_sent_grow_with_the_turn_and_not_with_the_session(a: Stage, 
     assert sum(map(len, objects(url).values())) - before == second["sent_bytes"], "what is said is what is there"
     # What stood in the last pieces of rows and session goes again with the turn; nothing else does.
     assert second["sent_bytes"] < first["sent_bytes"] / 10
-    assert second["sent_bytes"] < on_a_small_one["sent_bytes"] + 8 * CHUNK_MEAN_BYTES
+    assert second["sent_bytes"] < on_a_small_one["sent_bytes"] + 8 * MEAN_CHUNK_BYTES
     manifests = [len(content) for path, content in sorted(objects(url).items()) if path.startswith("manifests/")]
     assert max(manifests) < 2 * FAN_OUT * 64
 

@@ -94,7 +94,7 @@ def accepted(settings: Settings, file: str | None) -> Signers | None:
 
 def read_file(name: str, passphrase_file: str | None, identity: str | None, signers: Signers | None) -> PortableThread:
     from clew.hosts.transfer import encryption
-    from clew.hosts.transfer.export_file import FILE_MOST, read_export
+    from clew.hosts.transfer.export_file import MAX_FILE_BYTES, read_export
     from clew.hosts.validation import named_path, read_plain
 
     path = named_path(name)
@@ -102,9 +102,9 @@ def read_file(name: str, passphrase_file: str | None, identity: str | None, sign
         if not path.is_file():
             what = "is not a file" if path.exists() else "does not exist"
             raise UsageError(f"{path} {what}.", hint="clew threads export writes one, such as fix-login.clew.")
-        raw = read_plain(path, FILE_MOST)
-        if len(raw) > FILE_MOST:
-            raise UsageError(f"{path} is too large.", hint=f"No export is larger than {FILE_MOST:,} bytes.")
+        raw = read_plain(path, MAX_FILE_BYTES)
+        if len(raw) > MAX_FILE_BYTES:
+            raise UsageError(f"{path} is too large.", hint=f"No export is larger than {MAX_FILE_BYTES:,} bytes.")
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", hint="Check that you may read it.") from error
     if signers is not None:
@@ -123,12 +123,12 @@ def read_file(name: str, passphrase_file: str | None, identity: str | None, sign
 
 def _verified(path: Path, raw: bytes, signers: Signers) -> str:
     """Who signed it. Raises UsageError."""
-    from clew.hosts.transfer.signatures import FOR_A_FILE, SIGNATURE_MOST, unsigned, verify
+    from clew.hosts.transfer.signatures import FOR_A_FILE, MAX_SIGNATURE_BYTES, unsigned, verify
     from clew.hosts.validation import read_plain
 
     beside = signature_file(path)
     try:
-        signature = read_plain(beside, SIGNATURE_MOST)
+        signature = read_plain(beside, MAX_SIGNATURE_BYTES)
     except FileNotFoundError as error:
         raise unsigned(str(path)) from error
     except OSError as error:

@@ -10,8 +10,8 @@ from clew.errors import UsageError
 
 HEADER = b"age-encryption.org/v1\n"
 PASSPHRASE_STANZA = b"-> scrypt "
-HEADER_MOST_BYTES = 1024**2
-WORK_FACTOR_MOST = 20  # each step doubles the work: 20 takes a gigabyte and some seconds, and age itself writes 18
+MAX_HEADER_BYTES = 1024**2
+MAX_WORK_FACTOR = 20  # each step doubles the work: 20 takes a gigabyte and some seconds, and age itself writes 18
 
 # age times a small part of that work, and refuses what would take 16 s or more. On a busy machine that estimate is far
 # too high, so decryption is retried. A work factor that is too large is refused before.
@@ -29,7 +29,7 @@ def is_encrypted(raw: bytes) -> bool:
 
 def wants_passphrase(raw: bytes) -> bool:
     """Raises UsageError for a file that ends before its header does."""
-    if b"\n---" not in raw[:HEADER_MOST_BYTES]:
+    if b"\n---" not in raw[:MAX_HEADER_BYTES]:
         raise UsageError("The file is damaged: its encrypted part is missing.", hint="Export the thread again.")
     return raw[len(HEADER) :].startswith(PASSPHRASE_STANZA)
 
@@ -56,7 +56,7 @@ def check_recipients(recipients: Sequence[str]) -> None:
 def decrypt_with(passphrase: str, raw: bytes) -> bytes:
     import pyrage
 
-    if any(int(factor) > WORK_FACTOR_MOST for factor in _WORK_FACTOR.findall(raw[:HEADER_MOST_BYTES])):
+    if any(int(factor) > MAX_WORK_FACTOR for factor in _WORK_FACTOR.findall(raw[:MAX_HEADER_BYTES])):
         raise UsageError(
             "To decrypt the file takes far more work than Clew accepts.",
             hint="Clew does not write such files: ask its author, or decrypt it with age first.",

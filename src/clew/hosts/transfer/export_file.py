@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 FORMAT = "clew-thread"
 VERSION = 1
-FILE_MOST = 2 * 1024**3
-MANIFEST_MOST = 1024**2
-PARTS_MOST = 1000
+MAX_FILE_BYTES = 2 * 1024**3
+MAX_MANIFEST_BYTES = 1024**2
+MAX_PARTS = 1000
 EXPORTED = "clew threads export writes one; clew threads restore reads an archive."
 MANIFEST, HISTORY, STATE = "manifest.json", "history.json", "state.json"
 
@@ -54,6 +54,10 @@ def session_part(agent: str, session_id: str) -> str | None:
     """The name of a session's part. None: these cannot be a file's name."""
     name = f"sessions/{agent}/{session_id}.jsonl"
     return name if _PART.match(name) else None
+
+
+def is_session_part(name: str) -> bool:
+    return name not in (HISTORY, STATE) and _PART.match(name) is not None
 
 
 def parts_of(tables: Tables) -> dict[str, bytes]:
@@ -87,10 +91,7 @@ def pack(about: Mapping[str, Any], parts: Mapping[str, bytes]) -> bytes:
     manifest = {"format": FORMAT, "version": VERSION, **about, "parts": listed}
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
-        for name, content in (
-            (MANIFEST, as_json(manifest, indent=1)),
-            *((name, parts[name]) for name in sorted(parts)),
-        ):
+        for name, content in [(MANIFEST, as_json(manifest, indent=1)), *sorted(parts.items())]:
             info = zipfile.ZipInfo(name, _FIRST_TIME)
             info.create_system = 3  # whose modes these are
             info.external_attr = _MODE
@@ -107,21 +108,13 @@ def unpack(raw: bytes) -> Unpacked:
     try:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             return _read(archive, len(raw))
-    except (
-        zipfile.BadZipFile,
-        NotImplementedError,
-        EOFError,
-        ValueError,
-        OverflowError,
-        RuntimeError,
-        OSError,
-    ) as error:
+    except (zipfile.BadZipFile, EOFError, ValueError, OverflowError, RuntimeError, OSError) as error:
         raise UsageError("The file is damaged.", hint=AGAIN) from error
 
 
 def _read(archive: zipfile.ZipFile, size: int) -> Unpacked:
     listed = archive.infolist()
-    if len(listed) > PARTS_MOST:
+    if len(listed) > MAX_PARTS:
         raise _refused("it has too many parts")
     manifest = _manifest(archive, size)
     names = [info.filename for info in listed]
@@ -150,7 +143,7 @@ def _manifest(archive: zipfile.ZipFile, size: int) -> dict[str, Any]:
         info = archive.getinfo(MANIFEST)
     except KeyError:
         raise UsageError("The file is not an export of Clew: it has no manifest.", hint=EXPORTED) from None
-    if info.file_size > min(MANIFEST_MOST, size):
+    if info.file_size > min(MAX_MANIFEST_BYTES, size):
         raise _refused("its manifest is too large")
     _check(info)
     found = from_json(archive.read(info))

@@ -21,8 +21,8 @@ from clew.hosts.validation import named_path
 # The namespace of a signature: one that was made for a file is not valid for a remote.
 FOR_A_FILE, FOR_A_REMOTE = "clew-file", "clew-remote"
 BEGIN = b"-----BEGIN SSH SIGNATURE-----"
-SIGNATURE_MOST = 64 * 1024
-SIGNERS_MOST = 1024**2
+MAX_SIGNATURE_BYTES = 64 * 1024
+MAX_SIGNERS_BYTES = 1024**2
 TIMEOUT_S = 120.0  # somebody may be typing a passphrase
 
 _KEY_TYPE = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+\Z")
@@ -118,7 +118,7 @@ def _lines(file: str) -> list[str]:
     path = named_path(file)
     try:
         with path.open(encoding="utf-8") as opened:
-            return opened.read(SIGNERS_MOST).splitlines()
+            return opened.read(MAX_SIGNERS_BYTES).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UsageError(f"The signers in {path} cannot be read: {why}.", hint="Each line has a public key.") from error

@@ -16,7 +16,7 @@ from clew.hosts.transfer.remote.chunks import Manifest
 from clew.hosts.transfer.remote.remote import Remote
 from clew.store.store import Store
 
-PAST_MOST = 100  # pushes that are remembered
+MAX_PAST = 100  # pushes that are remembered
 
 
 class SyncBase(Record):
@@ -31,7 +31,7 @@ class SyncBase(Record):
     def followed_by(self, number: int, manifest: str, state: str) -> SyncBase:
         """The base after a push or a pull of that manifest."""
         past = [each for each in dict.fromkeys((self.manifest, *self.past)) if each not in ("", manifest)]
-        return SyncBase(number, manifest, state, past=tuple(past[:PAST_MOST]))
+        return SyncBase(number, manifest, state, past=tuple(past[:MAX_PAST]))
 
 
 NO_BASE = SyncBase(0, "", "")

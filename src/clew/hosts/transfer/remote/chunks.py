@@ -19,20 +19,22 @@ import hashlib
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from clew.core.record import Record
+import msgspec
+from msgspec import Meta, Struct
+
 from clew.errors import UsageError
-from clew.hosts.transfer.export_file import FILE_MOST, PARTS_MOST, session_part
+from clew.hosts.transfer.export_file import MAX_FILE_BYTES, MAX_PARTS, is_session_part
 from clew.store.transfer.codec import HISTORY_TABLES, PIN_TABLES, STATE_TABLES, Tables, as_json, from_json
 from clew.store.transfer.import_checks import COUNT_MOST, TIME_MOST
 
 FORMAT = "clew-remote-thread"
 VERSION = 1
 ROWS = "rows"
-CHUNK_LEAST_BYTES, CHUNK_MEAN_BYTES, CHUNK_MOST_BYTES = 4 * 1024, 32 * 1024, 1024**2
+MIN_CHUNK_BYTES, MEAN_CHUNK_BYTES, MAX_CHUNK_BYTES = 4 * 1024, 32 * 1024, 1024**2
 FAN_OUT = 32
-LEVELS_MOST = 6
+MAX_LEVELS = 6
 NUMBER_DIGITS = 8  # of a manifest's number, so that names sort in order
 THREAD_KEY = re.compile(r"[A-Za-z0-9-]{1,100}\Z")  # a thread's id, which becomes a part of a path
 
@@ -40,31 +42,37 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _GROWING = ("turns", "turn_revisions", "pin_absorbed")  # tables to which rows are added, and in which few change
 
 
-class ManifestPart(Record):
+Digest = Annotated[str, Meta(pattern=_DIGEST.pattern)]
+Count = Annotated[int, Meta(ge=0, le=COUNT_MOST)]
+Level = Annotated[tuple[Digest, ...], Meta(max_length=FAN_OUT)]
+
+
+class ManifestPart(Struct, frozen=True):
     """What a manifest says about one part of a thread."""
 
     name: str
-    size_bytes: int
-    sha256: str
-    chunks: tuple[tuple[str, ...], ...]  # the names that no chunk lists yet, by level, the lowest first
+    size_bytes: Annotated[int, Meta(ge=0)]
+    sha256: Digest
+    # The names that no chunk lists yet, by level, the lowest first.
+    chunks: Annotated[tuple[Level, ...], Meta(min_length=1, max_length=MAX_LEVELS)] = msgspec.field(name="pieces")
 
 
-class Manifest(Record):
+class Manifest(Struct, frozen=True):
     """A thread as it was at one push."""
 
     thread_id: str
-    number: int  # 1, 2, 3, …
+    number: Annotated[int, Meta(ge=1, lt=10**NUMBER_DIGITS - 1)]  # 1, 2, 3, …; there must always be a next one
     parent: str | None  # the digest of the one before
     state: str  # one digest of all that its rows say
-    schema: int
+    schema: Count
     name: str
     names: tuple[str, ...]  # of all threads in it: a pair is two
     kind: str
     agent: str
-    turns: int
-    pushed_at: float
+    turns: Count
+    pushed_at: Annotated[float, Meta(ge=0, le=TIME_MOST)]
     parts: tuple[ManifestPart, ...]
-    digest: str = ""  # of the manifest itself, as it was read or written
+    digest: str = ""  # of the manifest itself, as it was read or written; not stored in it
 
 
 def split(content: bytes) -> Iterator[bytes]:
@@ -73,11 +81,11 @@ def split(content: bytes) -> Iterator[bytes]:
     while place < len(content):
         found = content.find(b"\n", place)
         end = len(content) if found < 0 else found + 1
-        while end - start > CHUNK_MOST_BYTES:
-            yield content[start : start + CHUNK_MOST_BYTES]
-            start += CHUNK_MOST_BYTES
+        while end - start > MAX_CHUNK_BYTES:
+            yield content[start : start + MAX_CHUNK_BYTES]
+            start += MAX_CHUNK_BYTES
         line = content[max(place, start) : end]
-        if end - start >= CHUNK_LEAST_BYTES and zlib.crc32(line) * CHUNK_MEAN_BYTES < len(line) << 32:
+        if end - start >= MIN_CHUNK_BYTES and zlib.crc32(line) * MEAN_CHUNK_BYTES < len(line) << 32:
             yield content[start:end]
             start = end
         place = end
@@ -154,12 +162,9 @@ def from_lines(content: bytes) -> Tables:
 
 
 def pack_manifest(manifest: Manifest) -> bytes:
-    fields = {name: value for name, value in manifest.as_dict().items() if name not in ("digest", "parts")}
-    parts = [
-        {"name": part.name, "size_bytes": part.size_bytes, "sha256": part.sha256, "pieces": part.chunks}
-        for part in manifest.parts
-    ]
-    return as_json({"format": FORMAT, "version": VERSION, "parts": parts, **fields})
+    fields = msgspec.to_builtins(manifest)
+    del fields["digest"]
+    return as_json({"format": FORMAT, "version": VERSION, **fields})
 
 
 def read_manifest(raw: bytes) -> Manifest:
@@ -171,44 +176,17 @@ def read_manifest(raw: bytes) -> Manifest:
     if type(version) is int and version > VERSION:
         raise newer(version, VERSION)
     try:
-        parts = tuple(_part(each) for each in found["parts"])
-        names = tuple(str(name) for name in found["names"])
-        texts = {name: _typed(found[name], str) for name in ("thread_id", "state", "name", "kind", "agent")}
-        counts = {name: _typed(found[name], int) for name in ("number", "schema", "turns")}
-        parent = None if found["parent"] is None else _typed(found["parent"], str)
-        at = float(_typed(found["pushed_at"], (int, float)))
-    except (KeyError, TypeError, ValueError) as error:
+        manifest = msgspec.convert(found, Manifest)
+    except msgspec.ValidationError as error:
         raise damaged("a manifest") from error
-    named = [part.name for part in parts]
-    if not 0 <= at <= TIME_MOST or not all(0 <= each <= COUNT_MOST for each in counts.values()):
+    names = [part.name for part in manifest.parts]
+    if version != VERSION or ROWS not in names or len(set(names)) != len(names) or len(names) > MAX_PARTS:
         raise damaged("a manifest")
-    if not 1 <= counts["number"] < 10**NUMBER_DIGITS - 1:  # there must be a next one
+    if not all(name == ROWS or is_session_part(name) for name in names):
         raise damaged("a manifest")
-    if version != 1 or ROWS not in named or len(set(named)) != len(named) or len(named) > PARTS_MOST:
-        raise damaged("a manifest")
-    if sum(part.size_bytes for part in parts) > FILE_MOST:
+    if sum(part.size_bytes for part in manifest.parts) > MAX_FILE_BYTES:
         raise UsageError("The thread at the remote is too large.")
-    digest = sha256(raw)
-    return Manifest(parent=parent, names=names, pushed_at=at, parts=parts, digest=digest, **texts, **counts)
-
-
-def _part(found: Any) -> ManifestPart:
-    name, size, digest, levels = found["name"], found["size_bytes"], found["sha256"], found["pieces"]
-    words = str(name).removesuffix(".jsonl").split("/")
-    is_session = len(words) == 3 and session_part(words[1], words[2]) == name
-    if not (name == ROWS or is_session) or type(size) is not int or size < 0 or not _is_digest(digest):
-        raise ValueError("not a part")
-    if not 1 <= len(levels) <= LEVELS_MOST:
-        raise ValueError("not a part")
-    if not all(len(level) <= FAN_OUT and all(_is_digest(each) for each in level) for level in levels):
-        raise ValueError("not a part")
-    return ManifestPart(name, size, digest, tuple(tuple(level) for level in levels))
-
-
-def _typed(value: Any, kind: Any) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError("another type")
-    return value
+    return msgspec.structs.replace(manifest, digest=sha256(raw))
 
 
 def _is_digest(value: object) -> bool:

@@ -32,7 +32,7 @@ CREDENTIALS = {
     "az": "AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY",
 }
 AT_ONCE = 16  # requests
-OBJECT_MOST = 8 * 1024**2
+MAX_OBJECT_BYTES = 8 * 1024**2
 SHOWN_CHARS = 200  # of an invalid address
 RETRIES, RETRY = 3, timedelta(seconds=20)
 
@@ -53,7 +53,7 @@ class ObjectStore:
         self._folder: Path | None = None
         self._store: Any = None
 
-    async def get(self, path: str, most: int = OBJECT_MOST) -> bytes | None:
+    async def get(self, path: str, most: int = MAX_OBJECT_BYTES) -> bytes | None:
         """None: it does not exist."""
         import obstore
 

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from clew.core.record import Record
 from clew.errors import Conflict, UsageError
-from clew.hosts.transfer.export_file import FILE_MOST, MANIFEST_MOST
+from clew.hosts.transfer.export_file import MAX_FILE_BYTES, MAX_MANIFEST_BYTES
 from clew.hosts.transfer.remote.chunks import (
-    CHUNK_LEAST_BYTES,
-    CHUNK_MOST_BYTES,
+    MAX_CHUNK_BYTES,
+    MIN_CHUNK_BYTES,
     NUMBER_DIGITS,
     THREAD_KEY,
     Manifest,
@@ -39,12 +39,12 @@ from clew.hosts.transfer.remote.chunks import (
 )
 from clew.hosts.transfer.remote.header import RemoteHeader, RemoteKeys, new_header, read_header
 from clew.hosts.transfer.remote.object_store import AT_ONCE, ObjectStore
-from clew.hosts.transfer.signatures import FOR_A_REMOTE, SIGNATURE_MOST, Signer, Signers, sign, unsigned, verify
+from clew.hosts.transfer.signatures import FOR_A_REMOTE, MAX_SIGNATURE_BYTES, Signer, Signers, sign, unsigned, verify
 from clew.store.transfer.codec import as_json
 
 HEADER = "clew-remote.json"
 SIGNED = "clew-remote-signature"
-NAMES_MOST = FILE_MOST // CHUNK_LEAST_BYTES + 1000
+MAX_NAMES = MAX_FILE_BYTES // MIN_CHUNK_BYTES + 1000
 FETCHED_AT_ONCE = 256  # chunks: not all of a large session
 
 _MANIFEST = re.compile(rf"manifests/([^/]+)/([0-9]{{{NUMBER_DIGITS}}})")
@@ -106,7 +106,7 @@ class Remote:
         raw = await self.objects.get(_manifest_path(key, number))
         if raw is None:
             return None
-        found = read_manifest(self.encoding.decoded(raw, MANIFEST_MOST, "a manifest"))
+        found = read_manifest(self.encoding.decoded(raw, MAX_MANIFEST_BYTES, "a manifest"))
         if self.encoding.thread_key(found.thread_id) != key or found.number != number:
             raise damaged("a manifest")
         return found
@@ -161,7 +161,7 @@ class Remote:
         raw = await self.objects.get(self._signature_path(manifest))
         if raw is None:
             raise unsigned(what)
-        signature = self.encoding.decoded(raw, SIGNATURE_MOST, "a signature")
+        signature = self.encoding.decoded(raw, MAX_SIGNATURE_BYTES, "a signature")
         return await asyncio.to_thread(verify, signers, FOR_A_REMOTE, self._signed(manifest), signature, what)
 
     def _signed(self, manifest: Manifest) -> bytes:
@@ -188,7 +188,7 @@ class Remote:
                 found = await asyncio.gather(*(self._chunk(key, name) for name in missing))
                 known.update(zip(missing, found, strict=True))
                 done += sum(len(known[name]) for name in some)
-                if done > FILE_MOST:
+                if done > MAX_FILE_BYTES:
                     raise damaged(part.name)
                 if on_bytes is not None:
                     on_bytes(done, total)
@@ -203,7 +203,7 @@ class Remote:
         for level in reversed(part.chunks):
             lists = await asyncio.gather(*(self._chunk(key, name) for name in names))
             names = [name for content in lists for name in unfold(content)] + list(level)
-            if len(names) > NAMES_MOST:
+            if len(names) > MAX_NAMES:
                 raise damaged(part.name)
         return names
 
@@ -211,7 +211,7 @@ class Remote:
         raw = await self.objects.get(f"{_chunk_folder(key)}/{name}")
         if raw is None:
             raise UsageError("The remote is damaged: a chunk is missing.", hint="Nothing was stored.")
-        content = self.encoding.decoded(raw, CHUNK_MOST_BYTES, "a chunk")
+        content = self.encoding.decoded(raw, MAX_CHUNK_BYTES, "a chunk")
         if self.encoding.name(content) != name:
             raise damaged("a chunk")
         return content

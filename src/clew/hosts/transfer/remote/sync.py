@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
+import msgspec
+
 from clew.core.lookup import ALL_ROWS
 from clew.core.pairs.pair import PAIR_NAME_CHARS
 from clew.core.record import Record, replace
@@ -134,7 +136,7 @@ async def push(
         pushed_at=engine.context.clock(),
         parts=tuple(upload.parts),
     )
-    manifest = replace(manifest, digest=sha256(pack_manifest(manifest)))
+    manifest = msgspec.structs.replace(manifest, digest=sha256(pack_manifest(manifest)))
     if signer is not None:
         sent = Sent(sent.objects + 1, sent.size_bytes + await remote.sign(manifest, signer))
     await save_base(engine, remote, thread_id, replace(before, trying=manifest.digest))
