@@ -75,8 +75,7 @@ class AgentSessions:
         if len(session_id) >= SHORTEST_BEGINNING:
             files = await asyncio.to_thread(self._files, agent)
             named = [each for each in files if _id_of(each.path).startswith(session_id)]
-            heads = await asyncio.to_thread(self._heads, named)
-            found = heads
+            found = await asyncio.to_thread(self._heads, named)
         noun, hint = "session of an agent on this machine", "clew sessions list --all shows them."
         meant = by_beginning(session_id, found, lambda session: session.id, noun=noun, hint=hint)
         return await self._engine.store.call(lambda store: _as_known(store, meant))
@@ -87,22 +86,14 @@ class AgentSessions:
         return sorted(found, key=lambda each: (-each.changed_at, str(each.path)))
 
     def _heads(self, files: list[_SessionFile]) -> list[AgentSession]:
-        found = []
-        for file in files:
-            head = _head(self._engine.adapter(file.agent), file.path)
-            if head is not None:
-                found.append(
-                    AgentSession(
-                        file.agent,
-                        head.id,
-                        head.work_dir,
-                        head.first_words,
-                        file.changed_at,
-                        file.size_bytes,
-                        file.path,
-                    )
-                )
-        return found
+        heads = [(file, _head(self._engine.adapter(file.agent), file.path)) for file in files]
+        return [
+            AgentSession(
+                file.agent, head.id, head.work_dir, head.first_words, file.changed_at, file.size_bytes, file.path
+            )
+            for file, head in heads
+            if head is not None
+        ]
 
     async def adopt(
         self,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.durations import DAY_S
-from clew.core.history import Turn
 from clew.core.pins import Pin, PinState
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
@@ -24,13 +23,12 @@ from clew.hosts.pairs import folder as pair_folder
 from clew.hosts.pairs.live import LEASE_PREFIX
 from clew.hosts.transfer import archive_file
 from clew.hosts.transfer.archive_file import ArchiveFile
-from clew.hosts.transfer.arrival import narrowed, stopped, with_new_ids
+from clew.hosts.transfer.arrival import narrowed, stopped, store_rows
 from clew.hosts.validation import is_file, named_path
-from clew.store.records import each, thread_from, turn_from
 from clew.store.store import Store
-from clew.store.transfer.codec import PLAIN_TABLES, Dump, Tables, merged
+from clew.store.transfer.codec import Dump, Tables, merged
 from clew.store.transfer.import_checks import check
-from clew.store.transfer.restoring import IdTaken, pins_of, restore
+from clew.store.transfer.restoring import pins_of
 
 TIDIED = "threads_tidied_at"  # the key that keeps several daemons from doing it at once
 
@@ -99,12 +97,24 @@ class Archives:
         return archive_file.all_in(self._folder)
 
     async def find(self, file_or_name: str) -> Path:
-        """The archive that is meant. Raises NotFound."""
-        return self._find(file_or_name)
+        """The archive that is meant. A plain name is a thread's name first, and a file in this directory second.
+
+        Raises NotFound.
+        """
+        path = named_path(file_or_name)
+        files = archive_file.all_in(self._folder) if path.name == file_or_name else []
+        named = [file.path for file in files if file_or_name in (file.name, file.path.name)]
+        named += [file.path for file in files if file_or_name in file.also]
+        if named or is_file(path):
+            return (named[0] if named else path).absolute()  # a path, and no longer a plain name
+        raise NotFound(
+            f"There is no archive of {file_or_name!r}, and no file of that name.",
+            hint="clew threads archives lists them.",
+        )
 
     async def restore(self, file_or_name: str) -> RestoredArchive:
         """By the path of an archive, or by a thread's name: its newest archive."""
-        path = self._find(file_or_name)
+        path = await self.find(file_or_name)
         is_ours = path.resolve().parent == self._folder.resolve()
         content = archive_file.read(path)
         try:
@@ -176,14 +186,15 @@ class Archives:
     ) -> ArchivedThread:
         """Within a transaction. Raises Busy. `and_files`: also removes the files of a pair in its work directory."""
         group = [thread, *store.threads.companions(thread.id)]
-        for each_ in group:
-            self._check_idle(store, each_, asked=asked)
-        content = [store.threads.dump(each_.id) for each_ in group]
+        for member in group:
+            self._check_idle(store, member, asked=asked)
+        content = [store.threads.dump(member.id) for member in group]
         path = archive_file.write(self._folder, thread, content, self._engine.context.clock())
-        for each_ in group:
-            store.threads.delete(each_.id)
-        others, pairs = (each_.name for each_ in group[1:]), ((row["cwd"], row["id"]) for row in content[0]["pairs"])
-        done = ArchivedThread(thread.name, thread.kind, _count(content), path, tuple(others), tuple(pairs))
+        for member in group:
+            store.threads.delete(member.id)
+        others, pairs = (member.name for member in group[1:]), ((row["cwd"], row["id"]) for row in content[0]["pairs"])
+        turns = sum(len(dump["turns"]) for dump in content)
+        done = ArchivedThread(thread.name, thread.kind, turns, path, tuple(others), tuple(pairs))
         if and_files:
             _remove_files(store, done)
         return done
@@ -194,15 +205,15 @@ class Archives:
         def clean(store: Store) -> tuple[set[str], ArchivedThread]:
             found = store.threads.require_by_id(thread.id)
             group = [found, *store.threads.companions(found.id)]
-            for each_ in group:
-                self._check_idle(store, each_)
-            if any(each_.updated_at >= before for each_ in group):
+            for member in group:
+                self._check_idle(store, member)
+            if any(member.updated_at >= before for member in group):
                 raise Busy(f"{found.name} is in use: it, or the other thread of its pair, has been used since.")
-            ids = {str(each_.id) for each_ in group}
+            ids = {str(member.id) for member in group}
             if not dry_run:
                 return ids, self.archive_in(store, found, and_files=False)
-            turns = sum(len(store.turns.all(each_.id)) for each_ in group)
-            return ids, ArchivedThread(found.name, found.kind, turns, None, tuple(each_.name for each_ in group[1:]))
+            turns = sum(len(store.turns.all(member.id)) for member in group)
+            return ids, ArchivedThread(found.name, found.kind, turns, None, tuple(member.name for member in group[1:]))
 
         def clean_and_tell(store: Store) -> tuple[set[str], ArchivedThread]:
             with store.transaction():
@@ -231,19 +242,6 @@ class Archives:
                 run_id=held.run_id if held is not None else None,
             )
 
-    def _find(self, file_or_name: str) -> Path:
-        """A plain name is a thread's name first, and a file in this directory second."""
-        path = named_path(file_or_name)
-        files = archive_file.all_in(self._folder) if path.name == file_or_name else []
-        named = [file.path for file in files if file_or_name in (file.name, file.path.name)]
-        named += [file.path for file in files if file_or_name in file.also]
-        if named or is_file(path):
-            return (named[0] if named else path).absolute()  # a path, and no longer a plain name
-        raise NotFound(
-            f"There is no archive of {file_or_name!r}, and no file of that name.",
-            hint="clew threads archives lists them.",
-        )
-
     def _restore(self, store: Store, content: Sequence[Dump], *, is_ours: bool) -> RestoredArchive:
         came = _without_half_pairs(merged(content))
         check(came, store.database.catalogue())
@@ -251,22 +249,12 @@ class Archives:
         if not is_ours:  # a file from elsewhere brings no permissions
             tables = narrowed(tables, Permissions.ASK, Trust.USER)
         name = str(tables["threads"][0]["name"])
-        try:
-            threads, pins = self._stored(store, tables)
-            is_copy = False
-        except IdTaken:
-            turns: list[Turn] = each(turn_from, tables["turns"])
-            threads, pins = self._stored(store, with_new_ids(tables, turns, self._engine.context.new_id))
-            is_copy = True
-        turns_now = sum(len(store.turns.history(thread.id)) for thread in threads)
-        alive = sum(pin.state in (PinState.GOOD, PinState.PROVISIONAL) for pin in pins)
-        return RestoredArchive(tuple(threads), turns_now, alive, name, is_copy, _rights(tables) != _rights(came))
-
-    def _stored(self, store: Store, tables: Tables) -> tuple[Sequence[Thread], list[Pin]]:
         pins = [self._pin(pin) for pin in pins_of(tables)]
-        content = {table: tables[table] for table in PLAIN_TABLES}
-        threads = restore(store, each(thread_from, tables["threads"]), pins, content)
-        return threads, [pin for thread in threads for pin in store.pins.of_thread(thread.id)]
+        threads, is_copy = store_rows(store, tables, pins, self._engine.context.new_id)
+        turns = sum(len(store.turns.history(thread.id)) for thread in threads)
+        stored = [pin for thread in threads for pin in store.pins.of_thread(thread.id)]
+        resumable = sum(pin.state in (PinState.GOOD, PinState.PROVISIONAL) for pin in stored)
+        return RestoredArchive(tuple(threads), turns, resumable, name, is_copy, _rights(tables) != _rights(came))
 
     def _pin(self, pin: Pin) -> Pin:
         """Retired if its session's file is gone. The store ensures that a session belongs to one thread."""
@@ -295,10 +283,6 @@ def _without_half_pairs(tables: Tables) -> Tables:
     whole = {row.get("id") for row in pairs}
     rounds = [row for row in tables["pair_rounds"] if row.get("pair_id") in whole]
     return tables | {"pairs": pairs, "pair_rounds": rounds}
-
-
-def _count(content: Sequence[Dump]) -> int:
-    return sum(len(dump["turns"]) for dump in content)
 
 
 def _rights(tables: Tables) -> list[tuple[Any, ...]]:

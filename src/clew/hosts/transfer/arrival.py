@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
 from clew.core.history import Turn, digest
 from clew.core.jobs.job import ACTIVE
-from clew.core.record import Record
+from clew.core.pins import Pin
+from clew.core.record import Record, replace
 from clew.core.runs.run import LIVE, Owner
-from clew.core.thread import Permissions, Trust, narrower
+from clew.core.thread import Permissions, Thread, Trust, narrower
 from clew.errors import UsageError
 from clew.hosts.pairs.folder import new_pair_id
 from clew.store.database.dialect import Catalogue
-from clew.store.records import dumps
-from clew.store.transfer.codec import MACHINE_COLUMNS, PROCESS_COLUMNS, Row, Tables
+from clew.store.records import dumps, each, thread_from, turn_from
+from clew.store.store import Store
+from clew.store.transfer.codec import AGAIN, MACHINE_COLUMNS, PLAIN_TABLES, PROCESS_COLUMNS, Row, Tables
+from clew.store.transfer.restoring import IdTaken, pins_of, restore
 
 # What the user of this machine decides, and what is never sent.
 LOCAL_COLUMNS = {"threads": ("name", "permissions", "trust"), "jobs": ("full_prompt",)}
@@ -63,22 +65,11 @@ def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
     UsageError.
     """
     threads = [
-        row
-        | {
-            "permissions": _narrowed(row.get("permissions"), permissions),
-            "trust": row.get("trust") if trust is Trust.PROJECT else Trust.USER.value,
-        }
+        row | _narrowed(row, permissions) | {"trust": row.get("trust") if trust is Trust.PROJECT else Trust.USER.value}
         for row in tables["threads"]
     ]
-    jobs = [
-        row
-        | {
-            "permissions": _narrowed(row.get("permissions"), permissions),
-            "allowed_tools": "[]",
-            "full_prompt": None,
-        }
-        for row in tables.get("jobs", ())
-    ]
+    hidden = {"allowed_tools": "[]", "full_prompt": None}
+    jobs = [row | _narrowed(row, permissions) | hidden for row in tables.get("jobs", ())]
     attempts = [row | dict.fromkeys(PROCESS_COLUMNS) for row in tables.get("attempts", ())]
     return tables | {"threads": threads, "jobs": jobs, "attempts": attempts}
 
@@ -108,12 +99,12 @@ def _filled(row: Row, here: Destination, known: Collection[str]) -> Row:
     return kept | {name: value for name, value in values.items() if name in known}
 
 
-def _narrowed(wanted: Any, most: Permissions) -> str:
+def _narrowed(row: Row, widest: Permissions) -> Row:
     try:
-        found = Permissions(wanted)
+        found = Permissions(str(row.get("permissions")))
     except ValueError:
         raise UsageError("The file names permissions that this Clew does not know.") from None
-    return narrower(found, most).value
+    return {"permissions": narrower(found, widest).value}
 
 
 def _run(row: Row) -> Row:
@@ -156,7 +147,36 @@ _STOP: dict[str, Callable[[Row], Row]] = {
 }
 
 
-def with_new_ids(tables: Tables, turns: Sequence[Turn], new_id: Callable[[], str]) -> Tables:
+def store_rows(
+    store: Store, tables: Tables, pins: Sequence[Pin], new_id: Callable[[], str], *, may_copy: bool = True
+) -> tuple[list[Thread], bool]:
+    """Within a transaction. If their ids are taken, stores a copy under new ids, and returns True with the threads.
+
+    `pins` are those of the tables, in their order, adjusted to this machine. Raises UsageError for rows that contradict
+    each other, and IdTaken if no copy may be made.
+    """
+    try:
+        return _restore(store, tables, pins), False
+    except IdTaken:
+        if not may_copy:
+            raise
+    copy = _with_new_ids(tables, each(turn_from, tables.get("turns", [])), new_id)
+    copied = [
+        replace(pin, state=known.state, runtime=known.runtime, mark=known.mark)
+        for pin, known in zip(pins_of(copy), pins, strict=True)
+    ]
+    try:
+        return _restore(store, copy, copied), True
+    except IdTaken as error:
+        raise UsageError("The file's rows do not fit together.", hint=AGAIN) from error
+
+
+def _restore(store: Store, tables: Tables, pins: Sequence[Pin]) -> list[Thread]:
+    content = {table: tables.get(table, []) for table in PLAIN_TABLES}
+    return restore(store, each(thread_from, tables["threads"]), pins, content)
+
+
+def _with_new_ids(tables: Tables, turns: Sequence[Turn], new_id: Callable[[], str]) -> Tables:
     """A copy. The digests of what a session absorbed change, too: ids are part of them."""
     ids = {
         str(row["id"]): new_id()
@@ -169,9 +189,8 @@ def with_new_ids(tables: Tables, turns: Sequence[Turn], new_id: Callable[[], str
     digests = {digest(turn): digest(turn.replace(id=ids[turn.id])) for turn in turns if turn.id in ids}
     fitted = {table: [_renamed(row, ids) for row in rows] for table, rows in tables.items()}
     for absorbed in fitted.get("pin_absorbed", ()):
-        absorbed["digest"] = digests.get(
-            absorbed["digest"], absorbed["digest"]
-        )  # one that matched no turn still matches none
+        known = absorbed["digest"]
+        absorbed["digest"] = digests.get(known, known)  # a digest that matched no turn still matches none
     for pin in fitted.get("pins", ()):
         if pin.get("pending"):
             shown = [[ids.get(turn, turn), digests.get(known, known)] for turn, known in pin["pending"]["shown"]]

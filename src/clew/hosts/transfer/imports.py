@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from clew.core.history import Turn
 from clew.core.pairs.pair import PairPart
-from clew.core.pins import Mark, Pin, PinState, Runtime
+from clew.core.pins import Pin, PinState, Runtime
 from clew.core.record import Record, replace
 from clew.core.session_check import ShownThread
 from clew.core.thread import Permissions, Thread, Trust
@@ -39,16 +39,16 @@ from clew.engine.sessions.transfer import (
 from clew.errors import AgentError, Conflict, StoreError, UsageError
 from clew.git.changes import Repository
 from clew.hosts.pairs.naming import check_pair_name, thread_name
-from clew.hosts.transfer.arrival import Destination, localized, with_local_values, with_new_ids
+from clew.hosts.transfer.arrival import Destination, localized, store_rows, with_local_values
 from clew.hosts.transfer.export import shown_by
 from clew.hosts.transfer.export_file import session_part
 from clew.hosts.validation import check_name, existing_dir
 from clew.store.database.dialect import Catalogue
 from clew.store.records import each, thread_from, turn_from
 from clew.store.store import Store
-from clew.store.transfer.codec import AGAIN, PLAIN_TABLES, PortableThread, Tables, check_schema
+from clew.store.transfer.codec import AGAIN, PortableThread, Tables, check_schema
 from clew.store.transfer.import_checks import check
-from clew.store.transfer.restoring import IdTaken, pins_of, restore
+from clew.store.transfer.restoring import pins_of
 
 T = TypeVar("T")
 
@@ -83,13 +83,6 @@ class _Confirmed(Record):
     content: bytes
 
 
-class _Binding(Record):
-    """What a pin is bound to on this machine."""
-
-    runtime: Runtime
-    mark: Mark | None
-
-
 class _DryRun(Exception):
     """Rolls the transaction back."""
 
@@ -122,8 +115,8 @@ async def import_thread(
     tables = localized(came, here, catalogue)
     if name is not None:
         _rename(tables, name)
-    confirmed, refused = await _check_sessions(engine, tables, thread.sessions)
-    placed: list[Placement] = []
+    checked = await _check_sessions(engine, tables, thread.sessions)
+    files = _SessionFiles(engine, dry_run=dry_run, is_update=replacing is not None)
     made: list[ImportResult] = []
 
     def work(store: Store) -> None:
@@ -132,8 +125,7 @@ async def import_thread(
             what = "pair" if tables.get("pairs") else "thread"
             raise Conflict(f"There is a {what} named {name} already.", hint="Choose another name.")
         fitted = tables if replacing is None else with_local_values(tables, replacing(store))
-        is_update = replacing is not None
-        stored = _store(store, engine, fitted, confirmed, refused, placed, dry_run=dry_run, is_update=is_update)
+        stored = _store(store, engine, fitted, checked, files)
         made.append(stored)
         if then is not None:
             then(store, stored)
@@ -145,7 +137,7 @@ async def import_thread(
     except _DryRun:
         pass
     except BaseException:
-        undo_placements(placed)
+        files.remove()
         raise
     return replace(made[-1], notes=_notes(came, tables, made[-1].pair))
 
@@ -194,33 +186,28 @@ def _notes(came: Tables, tables: Tables, pair: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notes))
 
 
-async def _check_sessions(
-    engine: Engine, tables: Tables, files: Mapping[str, bytes]
-) -> tuple[dict[str, _Confirmed], dict[str, str]]:
-    """By pin: the sessions that can be resumed here, and why the others cannot."""
-    confirmed, refused = dict[str, _Confirmed](), dict[str, str]()
+async def _check_sessions(engine: Engine, tables: Tables, files: Mapping[str, bytes]) -> dict[str, _Confirmed | str]:
+    """By pin: the session, if it can be resumed here, or why it cannot."""
+    checked: dict[str, _Confirmed | str] = {}
     runtimes: dict[str, Runtime | str] = {}
     shown = _shown(tables)
-    for pin in _pins(tables, {}):
+    for pin in _pins(tables):
         part = session_part(pin.agent, pin.session_id)
         if part is None or part not in files:
-            refused[pin.id] = "its file was not included"
+            checked[pin.id] = "its file was not included"
             continue
         if pin.agent not in runtimes:
             runtimes[pin.agent] = await _runtime(engine, pin.agent)
         runtime = runtimes[pin.agent]
         if isinstance(runtime, str):
-            refused[pin.id] = runtime
+            checked[pin.id] = runtime
         elif not runtime.can_resume or runtime.product != pin.runtime.product:
-            refused[pin.id] = f"the {pin.agent} of this machine is another program than the one that made it"
+            checked[pin.id] = f"the {pin.agent} of this machine is another program than the one that made it"
         else:
             adapter = engine.adapter(pin.agent)
             content = await asyncio.to_thread(portable, adapter, files[part], pin, shown[pin.thread_id])
-            if content is None:
-                refused[pin.id] = UNEXPLAINED
-            else:
-                confirmed[pin.id] = _Confirmed(runtime, content)
-    return confirmed, refused
+            checked[pin.id] = UNEXPLAINED if content is None else _Confirmed(runtime, content)
+    return checked
 
 
 async def _runtime(engine: Engine, agent: str) -> Runtime | str:
@@ -241,85 +228,67 @@ def _shown(tables: Tables) -> dict[str, ShownThread]:
 
 
 def _store(
-    store: Store,
-    engine: Engine,
-    tables: Tables,
-    confirmed: Mapping[str, _Confirmed],
-    refused: Mapping[str, str],
-    placed: list[Placement],
-    *,
-    dry_run: bool,
-    is_update: bool,
+    store: Store, engine: Engine, tables: Tables, checked: Mapping[str, _Confirmed | str], files: _SessionFiles
 ) -> ImportResult:
-    """Within a transaction. What is written to disk is added to `placed`."""
-    sessions, bindings, parts = list[ImportedSession](), dict[str, _Binding](), _parts(tables)
-    for pin in _pins(tables, {}):
+    """Within a transaction."""
+    sessions, pins, parts = list[ImportedSession](), list[Pin](), _parts(tables)
+    for pin in _pins(tables):
         if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
+            pins.append(pin)
             continue
-        session = ImportedSession(pin.agent, pin.model, pin.session_id, False, refused.get(pin.id, ""))
-        if pin.id in confirmed:
-            session = _place(store, engine, pin, confirmed[pin.id], placed, dry_run=dry_run, is_update=is_update)
-        if session.resumable:
-            bindings[pin.id] = _Binding(confirmed[pin.id].runtime, None if dry_run else _mark(engine, pin, session))
+        session, bound = files.place(store, pin, checked[pin.id])
         sessions.append(replace(session, part=parts.get(pin.thread_id)))
-    try:
-        threads, is_copy = _restore(store, tables, bindings), False
-    except IdTaken:
-        if is_update:
-            raise  # what it replaces has been removed, so another thread has these ids
-        # Pins keep their place in the list, so a binding is found again under the pin's new id.
-        copy = with_new_ids(tables, _turns(tables), engine.context.new_id)
-        ids = dict(
-            zip((row["id"] for row in tables.get("pins", ())), (row["id"] for row in copy.get("pins", ())), strict=True)
-        )
-        try:
-            threads, is_copy = _restore(store, copy, {ids[pin]: each for pin, each in bindings.items()}), True
-        except IdTaken as error:
-            raise UsageError("The file's rows do not fit together.", hint=AGAIN) from error
+        pins.append(bound)
+    threads, is_copy = store_rows(store, tables, pins, engine.context.new_id, may_copy=not files.is_update)
     turns = sum(len(store.turns.history(thread.id)) for thread in threads)
     pair = store.pairs.of_thread(threads[0].id) if len(threads) > 1 else None
     return ImportResult(tuple(threads), turns, tuple(sessions), is_copy, pair.name if pair is not None else None)
 
 
-def _place(
-    store: Store,
-    engine: Engine,
-    pin: Pin,
-    confirmed: _Confirmed,
-    placed: list[Placement],
-    *,
-    dry_run: bool,
-    is_update: bool,
-) -> ImportedSession:
-    session = ImportedSession(pin.agent, pin.model, pin.session_id, False)
-    known = store.pins.of_session(pin.session_id)
-    if known is not None and pin.borrowed_at is None:
-        other = store.threads.by_id(known.thread_id)
-        return replace(session, why=f"the session belongs to {other.name if other else 'another thread'} already")
-    config_dir = confirmed.runtime.config_dir
-    file = SessionFile(engine.adapter(pin.agent), config_dir, pin.work_dir, pin.session_id, confirmed.content)
-    put = plan_placement if dry_run else place
-    try:
-        may_grow = is_update and pin.borrowed_at is None  # a borrowed session belongs to another thread
-        found = put(file, may_grow=may_grow)
-    except OSError as error:
-        return replace(session, why=f"its file cannot be written: {error.strerror}")
-    placed.append(found)
-    if found.state is PlacementState.OTHER:
-        return replace(session, why="the session has another file there, which is left as it is", path=found.path)
-    if found.state is PlacementState.NOWHERE:
-        return replace(session, why="the agent has no place for it in this directory")
-    return replace(session, resumable=True, path=found.path)
+class _SessionFiles:
+    """Places session files where the agents look for them."""
 
+    def __init__(self, engine: Engine, *, dry_run: bool, is_update: bool) -> None:
+        self.is_update = is_update  # what the import replaces has been removed from the store
+        self._engine = engine
+        self._dry_run = dry_run
+        self._placed: list[Placement] = []
 
-def _mark(engine: Engine, pin: Pin, session: ImportedSession) -> Mark | None:
-    assert session.path is not None  # it is resumable
-    return mark_in(engine.adapter(pin.agent), session.path, pin)
+    def remove(self) -> None:
+        """Removes what was written, when the transaction fails."""
+        undo_placements(self._placed)
 
+    def place(self, store: Store, pin: Pin, checked: _Confirmed | str) -> tuple[ImportedSession, Pin]:
+        """The session, and the pin: bound to this machine, or retired if the session cannot be resumed here."""
+        session = ImportedSession(pin.agent, pin.model, pin.session_id, False)
+        if isinstance(checked, str):
+            session = replace(session, why=checked)
+        else:
+            session = self._place(store, pin, checked, session)
+        if isinstance(checked, str) or session.path is None or not session.resumable:
+            return session, replace(pin, state=PinState.RETIRED)
+        mark = None if self._dry_run else mark_in(self._engine.adapter(pin.agent), session.path, pin)
+        return session, replace(pin, runtime=checked.runtime, mark=mark)
 
-def _restore(store: Store, tables: Tables, bindings: Mapping[str, _Binding]) -> list[Thread]:
-    content = {table: tables.get(table, []) for table in PLAIN_TABLES}
-    return restore(store, _threads(tables), _pins(tables, bindings, retire=True), content)
+    def _place(self, store: Store, pin: Pin, confirmed: _Confirmed, session: ImportedSession) -> ImportedSession:
+        known = store.pins.of_session(pin.session_id)
+        if known is not None and pin.borrowed_at is None:
+            other = store.threads.by_id(known.thread_id)
+            return replace(session, why=f"the session belongs to {other.name if other else 'another thread'} already")
+        config_dir = confirmed.runtime.config_dir
+        file = SessionFile(self._engine.adapter(pin.agent), config_dir, pin.work_dir, pin.session_id, confirmed.content)
+        put = plan_placement if self._dry_run else place
+        try:
+            may_grow = self.is_update and pin.borrowed_at is None  # a borrowed session belongs to another thread
+            found = put(file, may_grow=may_grow)
+        except OSError as error:
+            return replace(session, why=f"its file cannot be written: {error.strerror}")
+        self._placed.append(found)
+        if found.state is PlacementState.OTHER:
+            return replace(session, why="the session has another file there, which is left as it is", path=found.path)
+        if found.state is PlacementState.NOWHERE:
+            return replace(session, why="the agent has no place for it in this directory")
+        return replace(session, resumable=True, path=found.path)
 
 
 def _threads(tables: Tables) -> list[Thread]:
@@ -330,17 +299,8 @@ def _turns(tables: Tables) -> list[Turn]:
     return _made(lambda: each(turn_from, tables.get("turns", [])))
 
 
-def _pins(tables: Tables, bindings: Mapping[str, _Binding], *, retire: bool = False) -> list[Pin]:
-    """As records. With `retire`, those without a binding are retired."""
-    pins = _made(lambda: pins_of(tables))
-    return [_bound(pin, bindings.get(pin.id), retire=retire) for pin in pins]
-
-
-def _bound(pin: Pin, here: _Binding | None, *, retire: bool) -> Pin:
-    if here is not None:
-        return replace(pin, runtime=here.runtime, mark=here.mark)
-    is_useless = retire and pin.state in (PinState.GOOD, PinState.PROVISIONAL)
-    return replace(pin, state=PinState.RETIRED) if is_useless else pin
+def _pins(tables: Tables) -> list[Pin]:
+    return _made(lambda: pins_of(tables))
 
 
 def _made(make: Callable[[], T]) -> T:
