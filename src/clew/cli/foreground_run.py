@@ -55,10 +55,8 @@ async def wait_for_limit(thread: Thread, reply: Reply, *, as_json: bool) -> Repl
     """As long as the account's usage limit ends the run: waits until it resets, and continues in the same session."""
     while isinstance(reply.error, UsageLimit):
         limited = reply
-        closing = closing_line(limited)
-        note(harmless(" ".join(limited.error.message.split()) if limited.error else ""))
-        if closing is not None:
-            note(closing)
+        note(harmless(" ".join(reply.error.message.split())))
+        _note_closing(reply)
 
         async def start(person: Person | None, run: str = limited.run) -> Run:
             return await thread.continue_after_limit(run, person=person)
@@ -100,10 +98,14 @@ def note_context(cwd: str, permissions: str, trust: str | None = None) -> None:
         )
 
 
-def report_reply(reply: Reply, *, as_json: bool) -> int:
+def _note_closing(reply: Reply) -> None:
     closing = closing_line(reply)
     if closing is not None:
         note(closing)
+
+
+def report_reply(reply: Reply, *, as_json: bool) -> int:
+    _note_closing(reply)
     if as_json:
         print_json(reply.to_json())
     return report_error(reply.error)

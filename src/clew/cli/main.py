@@ -26,10 +26,9 @@ def entry() -> NoReturn:
     gc.disable()  # nothing is garbage while modules load; enabled again when the store is open
     _restore_sigint()
     status = main()
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-    with contextlib.suppress(OSError, ValueError):
-        sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
     os._exit(status)
 
 

@@ -39,16 +39,27 @@ def _timeout(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
     return value
 
 
+def age(_ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """The seconds of an option such as `--older-than 7d`."""
+    return None if value is None else seconds(f"--{param.human_readable_name.replace('_', '-')}", value)
+
+
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 REPLY_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one object instead of the answer.")
 LIMIT = click.option(
     "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Show at most this many."
 )
-SINCE = click.option("--since", metavar="DURATION", help="Only the last 2h, 7d, …; a bare number is seconds.")
+SINCE = click.option(
+    "--since", metavar="DURATION", callback=age, help="Only the last 2h, 7d, …; a bare number is seconds."
+)
 INSTRUCTIONS = click.option(
     "--instructions",
     metavar="FILE",
     help="Instructions for the thread from now on, from a file (- = stdin; an empty file removes them).",
+)
+OF_AGENT = click.option("--agent", metavar="AGENT", help="Only those of this agent.")
+OF_PROJECT = click.option(
+    "--project", metavar="DIR", help="Only those of this directory and of the directories below it."
 )
 NO_WAIT = click.option("--no-wait", is_flag=True, help="Exit at once, with 8, if another run is active in the thread.")
 TIMEOUT = click.option(

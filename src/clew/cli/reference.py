@@ -10,6 +10,7 @@ import click
 
 from clew import config, errors
 from clew.cli.commands import cli
+from clew.cli.setup.config import shown_value
 from clew.cli.ui.printing import say
 from clew.core.decision import MEANING
 
@@ -87,29 +88,22 @@ def text() -> str:
 
 
 def _commands() -> Iterator[str]:
-    root = click.Context(cli, info_name="clew", terminal_width=WIDTH)
     yield "## Commands\n"
-    yield _help(cli, root)
-    for name in cli.list_commands(root):
-        command = cli.get_command(root, name)
-        assert command is not None
-        yield from _with_subcommands(command, root, name)
+    yield from _help(click.Context(cli, info_name="clew", terminal_width=WIDTH))
 
 
-def _with_subcommands(command: click.Command, parent: click.Context, name: str) -> Iterator[str]:
-    ctx = click.Context(command, info_name=name, parent=parent, terminal_width=WIDTH)
-    yield f"### {ctx.command_path}\n"
-    yield _help(command, ctx)
-    if isinstance(command, click.Group):
-        for inner in command.list_commands(ctx):
-            found = command.get_command(ctx, inner)
-            assert found is not None
-            yield from _with_subcommands(found, ctx, inner)
-
-
-def _help(command: click.Command, ctx: click.Context) -> str:
+def _help(ctx: click.Context) -> Iterator[str]:
+    """The help of the command, and of the commands below it."""
+    command = ctx.command
     ctx.help_option_names = ["-h", "--help"]
-    return f"```text\n{command.get_help(ctx)}\n```"
+    yield f"```text\n{command.get_help(ctx)}\n```"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(ctx):
+            below = command.get_command(ctx, name)
+            assert below is not None
+            inner = click.Context(below, info_name=name, parent=ctx, terminal_width=WIDTH)
+            yield f"### {inner.command_path}\n"
+            yield from _help(inner)
 
 
 def _reasons() -> str:
@@ -128,12 +122,8 @@ def exit_codes() -> list[tuple[int, str, str]]:
     by_code: dict[int, list[type[errors.ClewError]]] = {}
     for kind in _kinds(errors.ClewError):
         by_code.setdefault(kind.exit_code, []).append(kind)
-    return [(code, _named(kinds), MEANINGS[code]) for code, kinds in sorted(by_code.items())]
-
-
-def _named(kinds: list[type[errors.ClewError]]) -> str:
-    """Each error code once: a host may have its own class with the same code."""
-    return ", ".join(dict.fromkeys(f"`{kind.code}`" for kind in kinds))
+    named = {code: dict.fromkeys(f"`{kind.code}`" for kind in kinds) for code, kinds in by_code.items()}
+    return [(code, ", ".join(names), MEANINGS[code]) for code, names in sorted(named.items())]
 
 
 def _kinds(kind: type[errors.ClewError]) -> Iterator[type[errors.ClewError]]:
@@ -161,7 +151,8 @@ def _settings() -> str:
     for setting in config.TABLE:
         project = "yes" if setting.in_project else "no"
         meaning = f"{setting.help}; also `{setting.alias}`" if setting.alias else setting.help
-        cells = (f"`{setting.name}`", f"`{setting.variable}`", _default(setting.default), project, meaning)
+        default = "none" if setting.default is None else f"`{shown_value(setting.default)}`"
+        cells = (f"`{setting.name}`", f"`{setting.variable}`", default, project, meaning)
         rows.append(f"| {' | '.join(cells)} |")
     head = [
         "## Settings\n",
@@ -174,14 +165,6 @@ def _settings() -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     return "\n".join([*head, *rows, "", VARIABLES])
-
-
-def _default(value: object) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    return f"`{config.as_duration(value)}`" if isinstance(value, float) else f"`{value}`"
 
 
 def main() -> int:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.client_runner import with_client
+from clew.cli.client_runner import client_command, with_client
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.error_report import print_error
-from clew.cli.options import AS_JSON
+from clew.cli.options import AS_JSON, OF_AGENT, OF_PROJECT
 from clew.cli.ui.printing import ago, harmless, note, one_line, plural, print_json, say, short_ids, stamp
 from clew.cli.ui.tables import columns
 from clew.errors import Busy, ClewError, NotFound, UsageError
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 SHOWN = 50  # without --all
 HEADINGS = ["ID", "AGENT", "LAST USED", "SIZE", "THREAD", "DIRECTORY", "FIRST WORDS"]
 SPARE = ["SIZE", "AGENT", "DIRECTORY"]
-AGENT = click.option("--agent", metavar="AGENT", help="Only those of this agent.")
-PROJECT = click.option("--project", metavar="DIR", help="Only those of this directory and of the directories below it.")
 
 
 @click.group(cls=SuggestingGroup)
@@ -32,24 +30,22 @@ def sessions() -> None:
 
 
 @sessions.command("list")
-@AGENT
-@PROJECT
+@OF_AGENT
+@OF_PROJECT
 @click.option("--all", "everything", is_flag=True, help=f"All of them, not only the newest {SHOWN}.")
 @AS_JSON
-def list_(agent: str | None, project: str | None, everything: bool, as_json: bool) -> None:
+@client_command(reads=True)
+async def list_(client: Client, agent: str | None, project: str | None, everything: bool, as_json: bool) -> None:
     """List the sessions that the agents' own CLIs or Clew started, the last used first."""
-
-    async def work(client: Client) -> tuple[list[AgentSession], bool]:
-        found: list[AgentSession] = []
-        async for session in _sessions(client).newest(agent=agent, project=project):
-            if len(found) == SHOWN and not everything:
-                return found, True
-            found.append(session)
-        if not found and project is not None and not Path(project).is_dir():
-            raise UsageError(f"{project} is not a directory.", hint="No session was ever started there.")
-        return found, False
-
-    found, has_more = with_client(work, reads=True)
+    found: list[AgentSession] = []
+    has_more = False
+    async for session in _sessions(client).newest(agent=agent, project=project):
+        if len(found) == SHOWN and not everything:
+            has_more = True
+            break
+        found.append(session)
+    if not found and project is not None and not Path(project).is_dir():
+        raise UsageError(f"{project} is not a directory.", hint="No session was ever started there.")
     if as_json:
         print_json([_object(session) for session in found])
     elif found:
@@ -69,8 +65,8 @@ def list_(agent: str | None, project: str | None, everything: bool, as_json: boo
     is_flag=True,
     help="All sessions that belong to no thread, or that continued outside Clew since.",
 )
-@AGENT
-@PROJECT
+@OF_AGENT
+@OF_PROJECT
 @click.option("--dry-run", is_flag=True, help="Only print what would be adopted.")
 @AS_JSON
 def adopt(

@@ -9,14 +9,14 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.command_groups import SuggestingGroup
-from clew.cli.options import AS_JSON, SINCE, complete_thread, seconds
+from clew.cli.options import AS_JSON, SINCE, complete_thread
 from clew.cli.reviews.measures import reviews
 from clew.cli.ui.printing import NO_PRICE, dollars, note, plural, print_json, say
+from clew.core.costs.savings import Savings, total_savings
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-    from clew.core.costs.savings import Savings
 
 SMALLEST_SHOWN_USD = 0.00005  # a smaller difference is not shown
 
@@ -26,7 +26,7 @@ SMALLEST_SHOWN_USD = 0.00005  # a smaller difference is not shown
 @SINCE
 @AS_JSON
 @click.pass_context
-def stats(ctx: click.Context, thread: str | None, since: str | None, as_json: bool) -> None:
+def stats(ctx: click.Context, thread: str | None, since: float | None, as_json: bool) -> None:
     """Show how often sessions were resumed, and why not; tokens and cost; and what other ways would have cost.
 
     The other ways are: the whole transcript in a fresh session every turn, and a plain --resume of the agent's own
@@ -39,13 +39,10 @@ def stats(ctx: click.Context, thread: str | None, since: str | None, as_json: bo
                 f"These options do not belong to {name}.", hint=f"Give the options of {name} after it: {name} --json."
             )
         return
-    since_s = seconds("--since", since) if since is not None else None
 
     async def work(client: Client) -> None:
-        from clew.core.costs.savings import total_savings
-
         of_thread = await client.find(thread) if thread is not None else None
-        after = time.time() - since_s if since_s is not None else None
+        after = time.time() - since if since is not None else None
         savings = total_savings(await client.stats(thread=of_thread, since=after))
         if as_json:
             print_json(_object(savings))

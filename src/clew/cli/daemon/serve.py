@@ -82,7 +82,7 @@ def serve(
             note(
                 f"clew: the page is not built: run make web in the source tree; until then there is only the API{rest}"
             )
-        check(client.hooks)  # anything missing is found now, not when an event arrives
+        check(client.hooks)  # reports what is missing now, not when an event arrives
         _note_idle(client, worker.daemon_work(client))
         held = client.settings
         roots = AllowedRoots(held.of("serve.roots") or ()).paths
@@ -92,34 +92,31 @@ def serve(
         _note_others(client, new_token)
         secret = token.new_token(client.home) if new_token else token.load_token(client.home)
 
-        def tell(url: str, one_time_url: str) -> None:
+        def announce(url: str, one_time_url: str) -> None:
             say(url)
             sys.stdout.flush()
-            if open_page and has_page and not _opened(one_time_url):
-                note("clew: no browser could be started; open the address yourself")
+            if open_page and has_page:
+                import webbrowser
 
-        await daemon.serve(client, address, listening, secret, roots=roots, on_ready=tell)
+                if not webbrowser.open(one_time_url):
+                    note("clew: no browser could be started; open the address yourself")
+
+        await daemon.serve(client, address, listening, secret, roots=roots, on_ready=announce)
 
     with_client(work, **flags)
 
 
 def _note_idle(client: Client, what: DaemonWork) -> None:
-    """The setting serve.work is given although no job can come."""
+    """Notes that the setting serve.work has no effect, if no job can come."""
     if what.max_jobs and what.hooks_only and not client.hooks.settings.rules:
         note("clew: serve.work limits jobs of hooks, and there are no rules for hooks; --work runs other jobs")
 
 
 def _note_others(client: Client, new_token: bool) -> None:
-    """Other daemons of this home do no harm, but one of them may have been forgotten."""
+    """Names the other daemons of this home. They do no harm, but one of them may have been forgotten."""
     from clew.server.daemon_registry import running_daemons
 
     for other in running_daemons(client.home):
         where = f"process {other.pid}" + (f", port {other.port}" if other.port else "")
         token = "; it keeps the old token until it is restarted" if new_token else ""
         note(f"clew: another clew serve ({where}) serves the same threads; that does no harm{token}")
-
-
-def _opened(url: str) -> bool:
-    import webbrowser
-
-    return webbrowser.open(url)

@@ -12,6 +12,7 @@ from clew.cli.client_runner import client_command, with_client
 from clew.cli.options import AS_JSON
 from clew.cli.ui.printing import harmless, joined, note, one_line, plural, print_json, say
 from clew.cli.ui.tables import columns
+from clew.core.hooks.hook import session_key, split_key
 from clew.errors import ClewError, UsageError
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ def reset(words: tuple[str, ...], as_json: bool) -> None:
 
 
 def _key(words: tuple[str, ...]) -> str:
-    from clew.core.hooks.hook import session_key, split_key
-
     try:
         if len(words) == 1:
             split_key(words[0])
@@ -157,8 +156,6 @@ def _read(path: Path) -> Mapping[str, object]:
 
 
 async def _adopted(client: Client, key: str, session_id: str, *, replace: bool, dry_run: bool) -> dict[str, Any]:
-    from clew.core.hooks.hook import session_key, split_key
-
     hooks = client.hooks
     agent, repo, number = split_key(key)
     known, place = hooks.settings.agent(agent), hooks.settings.repo(repo)

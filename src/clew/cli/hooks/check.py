@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.client_runner import with_client
+from clew.cli.client_runner import client_command
 from clew.cli.options import AS_JSON
 from clew.cli.ui.printing import agent_words, one_line, plural, print_json, say
 from clew.core.hooks.hook import CLEAN_UP, KINDS, Forge, HookAgent
@@ -40,7 +40,8 @@ class CheckFindings:
 
 @click.command()
 @AS_JSON
-def check(as_json: bool) -> int:
+@client_command(reads=True)
+async def check(client: Client, as_json: bool) -> int:
     """Check the settings of hooks, every template in both forms, and this machine.
 
     Of secrets and tokens it prints only whether they are set. Exit code 0: nothing would fail when an event arrives,
@@ -51,23 +52,12 @@ def check(as_json: bool) -> int:
       clew hooks check --json | jq -r '.problems[]'
     """
     findings = CheckFindings()
-
-    async def work(client: Client) -> None:
-        from clew import config
-
-        path = config.user_file(os.environ)
-        try:
-            settings = client.hooks.settings
-        except ConfigError as error:
-            findings.error(error)
-            return
-        if path is not None:
-            findings.fine("file", str(path))
-        if not settings.rules:
-            findings.warnings.append(NOT_SET_UP.format(path or "your clew.toml"))
+    try:
+        settings = client.hooks.settings
+    except ConfigError as error:
+        findings.error(error)
+    else:
         await _check(client, settings, findings)
-
-    with_client(work, reads=True)
     if as_json:
         print_json({"ok": not findings.problems, **vars(findings)})
     else:
@@ -76,6 +66,13 @@ def check(as_json: bool) -> int:
 
 
 async def _check(client: Client, settings: HookSettings, findings: CheckFindings) -> None:
+    from clew import config
+
+    path = config.user_file(os.environ)
+    if path is not None:
+        findings.fine("file", str(path))
+    if not settings.rules:
+        findings.warnings.append(NOT_SET_UP.format(path or "your clew.toml"))
     healths = {health.name: health for health in await client.views.agents()}
     for agent in settings.agents:
         _check_agent(agent, healths.get(agent.agent), settings, findings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -36,8 +36,6 @@ from clew.cli.ui.tables import columns
 from clew.core.jobs.job import STOPPED, JobStatus
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from clew.api.client import Client
     from clew.api.jobs import JobView
     from clew.core.jobs.job import Job, ProgressMarker

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clew.cli.client_runner import client_command
+from clew.cli.jobs.watch import job_event_object
 from clew.cli.options import AS_JSON
 from clew.cli.ui.printing import at_clock, for_terminal, joined, lasted, note, print_json, say, stamp
 from clew.cli.ui.run_display import meaning, session_words
@@ -37,14 +38,13 @@ async def logs(client: Client, job_id: str, number: int | None, as_json: bool) -
       clew jobs logs 1f3a9c02 --json | jq -r '.events[] | select(.kind == "tool_started").body.name'
     """
     from clew.api.jobs import JobEvent, view_job
-    from clew.cli.jobs.watch import event_object
 
     job = await view_job(client, job_id)
     if number is not None and number > len(job.runs):
         raise NotFound(f"The job has no run {number}.", hint=f"It has {len(job.runs)} so far.")
     chosen = [(n, run, await _events(client, run)) for n, run in enumerate(job.runs, 1) if number in (None, n)]
     if as_json:
-        objects = [event_object(JobEvent(n, run, each)) for n, run, stored in chosen for each in stored]
+        objects = [job_event_object(JobEvent(n, run, each)) for n, run, stored in chosen for each in stored]
         print_json({**job.to_json(stamp), "events": objects})
         return
     if not chosen:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from clew.cli.client_runner import client_command
+from clew.cli.runs.watch import event_object
 from clew.cli.ui.printing import SHORT_ID, for_terminal, note, one_line, print_json, say, stamp
 from clew.errors import Cancelled
 
@@ -109,21 +110,13 @@ async def _show(client: Client, job: Job, display: JobDisplay, *, events_as_json
             if not events_as_json:
                 display.job_changed(event.job)
         elif events_as_json:
-            print_json(event_object(event), in_line=True)
+            print_json(job_event_object(event), in_line=True)
         else:
             display.show_job_event(event)
 
 
-def event_object(event: JobEvent) -> dict[str, object]:
-    stored = event.stored
-    return {
-        "run": event.number,
-        "run_id": event.run.id,
-        "seq": stored.seq,
-        "at": stamp(stored.at),
-        "kind": stored.kind,
-        "body": dict(stored.body),
-    }
+def job_event_object(event: JobEvent) -> dict[str, Any]:
+    return {"run": event.number, "run_id": event.run.id, **event_object(event.stored)}
 
 
 async def _note_job_before(client: Client, job: Job) -> None:

@@ -64,16 +64,11 @@ def clean(cwd: str | None, older_than: str | None, *, dry_run: bool, as_json: bo
 
         cleaned = await surface.clean(client, cwd or ".", age_s, dry_run=dry_run)
         if as_json:
-            print_json(
-                [
-                    {
-                        **surface.pair_json(each.state, stamp, rounds=False),
-                        "archive": str(each.archive) if each.archive is not None else None,
-                        "kept_because": each.kept_because,
-                    }
-                    for each in cleaned
-                ]
-            )
+            objects = [surface.pair_json(each.state, stamp, rounds=False) for each in cleaned]
+            for fields, each in zip(objects, cleaned, strict=True):
+                fields["archive"] = str(each.archive) if each.archive is not None else None
+                fields["kept_because"] = each.kept_because
+            print_json(objects)
         for each in cleaned:
             if each.kept_because is not None:
                 note(f"kept {each.state.pair.name}: {harmless(each.kept_because)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,12 +10,10 @@ from clew.cli.client_runner import with_client
 from clew.cli.error_report import error_object, print_error
 from clew.cli.options import AS_JSON, complete_review
 from clew.cli.ui.files import output_path, write_output
-from clew.cli.ui.printing import harmless, note, plural, print_json, say, stamp
+from clew.cli.ui.printing import harmless, json_text, note, plural, print_json, say, stamp
 from clew.errors import ClewError, UsageError
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from clew.api.client import Client
 
 
@@ -52,20 +50,9 @@ def export(review_id: str, kind: str, output: str | None, force: bool, with_secr
         else:
             print_json(made)
         return
-    text = harmless(made) if isinstance(made, str) else _as_text(made)
+    text = harmless(made) if isinstance(made, str) else f"{json_text(made, indent=2)}\n"
     write_output(path, text.encode("utf-8", "backslashreplace"), force=force)
     note(f"wrote {harmless(str(path))}")
-
-
-def _as_text(value: dict[str, Any]) -> str:
-    import json
-
-    try:
-        text = json.dumps(value, ensure_ascii=False, indent=2)
-        text.encode("utf-8")
-    except UnicodeEncodeError:  # a lone surrogate: agents sometimes cut a character in half
-        text = json.dumps(value, indent=2)
-    return f"{text}\n"
 
 
 @click.command("import")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.client_runner import with_client
-from clew.cli.options import AS_JSON, SINCE, seconds
+from clew.cli.client_runner import client_command
+from clew.cli.options import AS_JSON, SINCE
 from clew.cli.ui.printing import NO_PRICE, dollars, note, one_line, plural, print_json, say
 from clew.cli.ui.tables import columns
 
@@ -21,24 +21,20 @@ MODEL_CHARS = 60
 @click.command()
 @SINCE
 @AS_JSON
-def reviews(since: str | None, as_json: bool) -> None:
+@client_command(reads=True)
+async def reviews(client: Client, since: float | None, as_json: bool) -> None:
     """Show how often follow-up rounds of reviews resumed, and why not; and what rounds cost either way."""
-    since_s = seconds("--since", since) if since is not None else None
+    from clew.api.reviews import measures_json
 
-    async def work(client: Client) -> None:
-        from clew.api.reviews import measures_json
-
-        after = time.time() - since_s if since_s is not None else None
-        measures = measures_json(await client.reviews.measures(since=after))
-        if as_json:
-            print_json(measures)
-        elif not measures["reviews"]:
-            note("No reviews yet." if since is None else "No rounds of reviews in that time.")
-        else:
-            for line in lines(measures):
-                say(line)
-
-    with_client(work, reads=True)
+    after = time.time() - since if since is not None else None
+    measures = measures_json(await client.reviews.measures(since=after))
+    if as_json:
+        print_json(measures)
+    elif not measures["reviews"]:
+        note("No reviews yet." if since is None else "No rounds of reviews in that time.")
+    else:
+        for line in lines(measures):
+            say(line)
 
 
 def lines(measures: dict[str, Any]) -> list[str]:

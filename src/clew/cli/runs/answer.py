@@ -12,6 +12,8 @@ from clew.cli.options import AS_JSON
 from clew.cli.ui import agent_questions
 from clew.cli.ui.printing import SHORT_ID, note, one_line, print_json, short_ids
 from clew.cli.ui.tables import columns
+from clew.core.runs.run import LIVE
+from clew.core.runs.run import Run as RunRecord
 from clew.errors import Cancelled, Conflict, NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from clew.core.runs.options import Person
     from clew.core.runs.permissions import Answer
     from clew.core.runs.question import Question
-    from clew.core.runs.run import Run as RunRecord
 
 ASKED_CHARS = 60
 
@@ -127,7 +128,6 @@ async def _ask_user(question: Question) -> Answer:
 
 async def _give(client: Client, question: Question, given: Answer, *, as_json: bool) -> int:
     from clew.cli.foreground_run import report_reply, show_run
-    from clew.core.runs.run import LIVE
 
     short = question.run_id[:SHORT_ID]
     sent = "\n".join(agent_questions.answer_lines(question, given))

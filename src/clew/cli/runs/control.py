@@ -11,12 +11,11 @@ import click
 from clew.cli.client_runner import client_command, with_client
 from clew.cli.options import complete_thread
 from clew.cli.ui.printing import SHORT_ID, note, one_line
-from clew.core.runs.run import LIVE
+from clew.core.runs.run import LIVE, Run
 from clew.errors import ClewError, NotFound, UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-    from clew.core.runs.run import Run
 
 T = TypeVar("T")
 

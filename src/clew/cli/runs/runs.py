@@ -32,13 +32,12 @@ from clew.cli.ui.printing import (
 from clew.cli.ui.run_display import session_words
 from clew.cli.ui.tables import columns
 from clew.core.costs.usage import NO_USAGE
-from clew.core.runs.run import LIVE
+from clew.core.runs.run import LIVE, Attempt, Run
+from clew.core.runs.tool_calls import ToolCall, calls
 
 if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.core.runs.question import Question
-    from clew.core.runs.run import Attempt, Run
-    from clew.core.runs.tool_calls import ToolCall
 
 SHOWN_CHARS = 200  # of a prompt, an error or the agent's last words
 
@@ -177,8 +176,6 @@ def _attempt_object(attempt: Attempt) -> dict[str, Any]:
 
 
 async def _tools(client: Client, run: Run) -> list[ToolCall]:
-    from clew.core.runs.tool_calls import calls
-
     stored = await client.engine.store.call(lambda store: store.events.of_run(run.id))
     return calls(each.event for each in stored)
 

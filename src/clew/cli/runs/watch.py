@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -74,7 +74,7 @@ async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
         with StopSignals(display).listening():
             async for stored in client.views.follow(run.id):
                 if as_json:
-                    _print(stored)
+                    print_json(event_object(stored), in_line=True)
                 elif stored.event is not None and await _still_holds(client, run, stored.event):
                     display.show(stored.event)
                     await _show_question(client, run, stored, display)
@@ -130,10 +130,8 @@ async def _still_holds(client: Client, run: Run, event: Event) -> bool:
         return False
 
 
-def _print(stored: StoredEvent) -> None:
-    print_json(
-        {"seq": stored.seq, "at": stamp(stored.at), "kind": stored.kind, "body": dict(stored.body)}, in_line=True
-    )
+def event_object(stored: StoredEvent) -> dict[str, Any]:
+    return {"seq": stored.seq, "at": stamp(stored.at), "kind": stored.kind, "body": dict(stored.body)}
 
 
 async def _show_question(client: Client, run: Run, stored: StoredEvent, display: RunDisplay) -> None:

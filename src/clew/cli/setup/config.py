@@ -42,7 +42,7 @@ def show(as_json: bool) -> None:
         )
         return
     rows = [
-        [name, _shown(settings.BY_NAME[name].shown(value.value)), harmless(value.source)]
+        [name, shown_value(settings.BY_NAME[name].shown(value.value)), harmless(value.source)]
         for name, value in values.items()
     ]
     say(columns(["SETTING", "VALUE", "FROM"], rows))
@@ -59,7 +59,8 @@ def path() -> None:
         note("(the file does not exist yet)")
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object) -> str:
+    """As it is written in clew.toml, but without quotes."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -71,5 +72,5 @@ def _shown(value: object) -> str:
     if isinstance(value, tuple):
         import json
 
-        return harmless(json.dumps(value, ensure_ascii=False))  # as a list is written in clew.toml
+        return harmless(json.dumps(value, ensure_ascii=False))
     return harmless(str(value))

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.cli.client_runner import load_asyncio_quickly
 from clew.cli.options import AS_JSON
 from clew.cli.ui.printing import harmless, joined, one_line, plural, print_json, say
 from clew.cli.ui.state_labels import WHO_RECOVERS
 from clew.core.hooks.settings import HookSettings
+from clew.core.runs.run import LIVE
 from clew.errors import AgentMissing, ClewError, StoreError
 
 if TYPE_CHECKING:
@@ -68,7 +70,10 @@ def doctor(as_json: bool) -> int:
     _check_daemons(findings)
     try:
         if _check_files(findings, settings):
-            _check_with_store(findings, settings, hooks)
+            load_asyncio_quickly()
+            import asyncio
+
+            asyncio.run(_check_with_client(findings, settings, hooks))
         else:
             _check_agent_paths(findings, settings)
     except StoreError as error:
@@ -168,15 +173,6 @@ def _check_files(findings: DoctorReport, settings: Settings) -> bool:
     return not obstacles
 
 
-def _check_with_store(findings: DoctorReport, settings: Settings, hooks: HookSettings) -> None:
-    from clew.cli.client_runner import load_asyncio_quickly
-
-    load_asyncio_quickly()
-    import asyncio
-
-    asyncio.run(_check_with_client(findings, settings, hooks))
-
-
 async def _check_with_client(findings: DoctorReport, settings: Settings, hooks: HookSettings) -> None:
     """Does not use `clew.open()`, which reads the settings itself: they may be wrong."""
     from clew import config
@@ -196,8 +192,6 @@ async def _check_with_client(findings: DoctorReport, settings: Settings, hooks: 
 
 
 async def _check_store(findings: DoctorReport, client: Client) -> None:
-    from clew.core.runs.run import LIVE
-
     broken = await client.engine.store.call(lambda store: store.check())
     findings.store["problems"] = broken
     for line in broken:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import client_command, with_client
-from clew.cli.options import AS_JSON, complete_thread
-from clew.cli.threads.listing import age
+from clew.cli.options import AS_JSON, age, complete_thread
 from clew.cli.ui.printing import ago, harmless, note, plural, print_json, say, stamp
 from clew.cli.ui.tables import columns
 from clew.core.thread import KINDS

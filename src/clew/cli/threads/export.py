@@ -15,15 +15,15 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, complete_thread
 from clew.cli.ui.files import check_output, output_path, write_output
-from clew.cli.ui.printing import harmless, note, plural, print_json, say
+from clew.cli.ui.printing import agent_words, harmless, note, plural, print_json, say
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.hosts.transfer.export import ExportedThread
     from clew.hosts.transfer.secret_scan import FoundSecret
-    from clew.hosts.transfer.signatures import Signer
 
+KEY_FILE_MAX_CHARS = 100_000
 VARIABLE = "CLEW_PASSPHRASE"
 PASSPHRASE_FILE = click.option(
     "--passphrase-file",
@@ -86,11 +86,10 @@ def export(
         raise UsageError("--encrypt and --recipient are two ways to encrypt.", hint="Give one of them.")
     if redact and with_secrets:
         raise UsageError("--redact blanks secrets, --with-secrets keeps them.", hint="Give one of them.")
-    if recipients:
-        from clew.hosts.transfer.encryption import check_recipients
+    from clew.hosts.transfer import encryption, signatures
 
-        check_recipients(recipients)
-    by = _signer(sign) if sign is not None else None
+    encryption.check_recipients(recipients)
+    signer = signatures.signer(sign, os.environ) if sign is not None else None
     path = output_path(output, force=force) if output is not None else None
     passphrase = read_passphrase(passphrase_file, confirm=True) if encrypt else None
 
@@ -103,23 +102,19 @@ def export(
 
     made = with_client(work, reads=True)
     place = path or Path(f"{made.name}.clew{'.age' if encrypt or recipients else ''}")
-    content = _encrypted(made.content, passphrase, recipients)
-    if by is not None:
-        from clew.hosts.transfer.signatures import FOR_A_FILE
-        from clew.hosts.transfer.signatures import sign as make_signature
-
+    content = made.content
+    if passphrase is not None:
+        content = encryption.encrypt_with(passphrase, content)
+    elif recipients:
+        content = encryption.encrypt_for(recipients, content)
+    if signer is not None:
         check_output(place, force=force)
-        write_output(signature_file(place), make_signature(by, FOR_A_FILE, content), force=force)
+        signature = signatures.sign(signer, signatures.FOR_A_FILE, content)
+        write_output(signature_file(place), signature, force=force)
     write_output(place, content, force=force)
-    if by is None and force:
+    if signer is None and force:
         _remove_signature(signature_file(place))
-    _tell(made, place, len(content), encrypted=bool(encrypt or recipients), as_json=as_json)
-
-
-def _signer(key: str) -> Signer:
-    from clew.hosts.transfer.signatures import signer
-
-    return signer(key, os.environ)
+    _print(made, place, len(content), encrypted=bool(encrypt or recipients), as_json=as_json)
 
 
 def signature_file(path: Path) -> Path:
@@ -139,36 +134,26 @@ def _remove_signature(path: Path) -> None:
     note(f"removed {harmless(str(path))}: it was the signature of the replaced file")
 
 
-def _encrypted(content: bytes, passphrase: str | None, recipients: tuple[str, ...]) -> bytes:
-    if passphrase is None and not recipients:
-        return content
-    from clew.hosts.transfer import encryption
-
-    return (
-        encryption.encrypt_with(passphrase, content)
-        if passphrase is not None
-        else encryption.encrypt_for(recipients, content)
-    )
-
-
 def read_passphrase(file: str | None, *, confirm: bool) -> str:
     """From the file, the environment or the user, in this order."""
     if file is not None:
-        from clew.hosts.validation import named_path
-
-        try:
-            lines = named_path(file).read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not text"
-            raise UsageError(
-                f"The passphrase file {file} cannot be read: {why}.", hint="Its first line is the passphrase."
-            ) from error
-        found = lines[0] if lines else ""
+        found = next(iter(read_key_file(file, "passphrase", hint="Its first line is the passphrase.").splitlines()), "")
     else:
         found = os.environ.get(VARIABLE, "") or _asked(confirm=confirm)
     if not found:
         raise UsageError("The passphrase is empty.", hint="It is the first line of the file, or what you type.")
     return found
+
+
+def read_key_file(file: str, kind: str, *, hint: str) -> str:
+    from clew.hosts.validation import named_path
+
+    try:
+        with named_path(file).open(encoding="utf-8") as opened:
+            return opened.read(KEY_FILE_MAX_CHARS)
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(f"The {kind} file {file} cannot be read: {why}.", hint=hint) from error
 
 
 def _asked(*, confirm: bool) -> str:
@@ -180,7 +165,7 @@ def _asked(*, confirm: bool) -> str:
 
 @contextlib.contextmanager
 def _stopped_at_once() -> Iterator[None]:
-    """Within asyncio's loop, a first Ctrl-C only asks the loop to end, and the loop would wait for the prompt."""
+    """Lets Ctrl-C end a prompt. In asyncio's loop, a first Ctrl-C only asks the loop to end, after the prompt."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
@@ -188,7 +173,7 @@ def _stopped_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _tell(made: ExportedThread, path: Path, size: int, *, encrypted: bool, as_json: bool) -> None:
+def _print(made: ExportedThread, path: Path, size: int, *, encrypted: bool, as_json: bool) -> None:
     if as_json:
         from clew.hosts.transfer.secret_scan import as_objects
 
@@ -217,13 +202,13 @@ def _tell(made: ExportedThread, path: Path, size: int, *, encrypted: bool, as_js
     note(f"{' and '.join(made.threads)}: {plural(made.turns, 'turn')}, {size:,} bytes{', encrypted' * encrypted}")
     if made.redacted is not None:
         note(f"blanked {plural(made.redacted, 'secret')}; a secret that does not look like one is still in it")
-    tell_secrets(made.secrets, "blanked" if made.redacted is not None else "it holds")
+    note_secrets(made.secrets, "blanked" if made.redacted is not None else "it holds")
     for each in made.sessions:
-        who = harmless(" ".join(part for part in (each.agent, each.model) if part))
+        who = agent_words(each.agent, each.model)
         note(f"with the session of {who}" if each.included else f"without the session of {who}: {each.why}")
 
 
-def tell_secrets(secrets: Sequence[FoundSecret], what: str) -> None:
+def note_secrets(secrets: Sequence[FoundSecret], what: str) -> None:
     for each in secrets:
         times = f", {each.count} times" if each.count > 1 else ""
         note(f"{what}: {harmless(each.kind)} ({harmless(each.where)}{times})")

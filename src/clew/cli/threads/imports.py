@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.threads.export import PASSPHRASE_FILE, read_passphrase, signature_file
-from clew.cli.ui.printing import harmless, note, plural, print_json, say
+from clew.cli.threads.export import PASSPHRASE_FILE, read_key_file, read_passphrase, signature_file
+from clew.cli.ui.printing import agent_words, harmless, note, plural, print_json, say
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.config import Settings
-    from clew.hosts.transfer.imports import ImportResult
+    from clew.hosts.transfer.imports import ImportedSession, ImportResult
     from clew.hosts.transfer.signatures import Signers
     from clew.store.transfer.codec import PortableThread
 
-IDENTITY_MOST_CHARS = 100_000
-HEAD_BYTES = 1000  # of a file, in which the state file of a pair is recognised
+HEAD_BYTES = 1000  # enough of a file to recognise the state file of a pair
 SIGNERS = click.option(
     "--signers",
     metavar="FILE",
@@ -81,11 +80,11 @@ def import_(
             dry_run=dry_run,
         )
 
-    _tell(with_client(work, work_dir=work_dir), dry_run=dry_run, as_json=as_json)
+    _print(with_client(work, work_dir=work_dir), dry_run=dry_run, as_json=as_json)
 
 
 def accepted(settings: Settings, file: str | None) -> Signers | None:
-    """Those whose signature is required: as the option says, else the setting. None: no signature is required."""
+    """The signers of whom one must have signed the data, by the option or else the setting. None: nobody must."""
     from clew.hosts.transfer.signatures import signers
 
     entries = (file,) if file is not None else settings.of("remote.signers")
@@ -137,19 +136,10 @@ def _verified(path: Path, raw: bytes, signers: Signers) -> str:
 
 
 def read_identity(file: str) -> str:
-    from clew.hosts.validation import named_path
-
-    try:
-        with named_path(file).open(encoding="utf-8") as opened:
-            return opened.read(IDENTITY_MOST_CHARS)
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UsageError(
-            f"The identity file {file} cannot be read: {why}.", hint="age-keygen writes one; or name your SSH key."
-        ) from error
+    return read_key_file(file, "identity", hint="age-keygen writes one; or name your SSH key.")
 
 
-def _tell(made: ImportResult, *, dry_run: bool, as_json: bool) -> None:
+def _print(made: ImportResult, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -158,14 +148,7 @@ def _tell(made: ImportResult, *, dry_run: bool, as_json: bool) -> None:
                 "turns": made.turns,
                 "new_ids": made.renewed,
                 "sessions": [
-                    {
-                        "part": each.part,
-                        "agent": each.agent,
-                        "model": each.model or None,
-                        "resumable": each.resumable,
-                        "why": each.why or None,
-                        "file": str(each.path) if each.path is not None else None,
-                    }
+                    session_object(each) | {"file": str(each.path) if each.path is not None else None}
                     for each in made.sessions
                 ],
                 "notes": list(made.notes),
@@ -176,14 +159,24 @@ def _tell(made: ImportResult, *, dry_run: bool, as_json: bool) -> None:
     for thread in made.threads:
         say(harmless(f"{thread.name}  {thread.cwd}"))
     note(f"{would}: {plural(made.turns, 'turn')}{', as a copy with new ids' * made.renewed}")
-    tell_sessions(made)
+    note_sessions(made)
 
 
-def tell_sessions(made: ImportResult, whose: str = "") -> None:
+def session_object(session: ImportedSession) -> dict[str, Any]:
+    return {
+        "part": session.part,
+        "agent": session.agent,
+        "model": session.model or None,
+        "resumable": session.resumable,
+        "why": session.why or None,
+    }
+
+
+def note_sessions(made: ImportResult, whose: str = "") -> None:
     """What the next turn will do, and which permissions were narrowed. Each line begins with `whose`."""
     for each in made.sessions:
-        who = harmless(" ".join(part for part in (each.agent, each.model) if part))
-        who = f"the {each.part} ({who})" if each.part is not None else who
+        agent = agent_words(each.agent, each.model)
+        who = f"the {each.part} ({agent})" if each.part is not None else agent
         note(
             f"{whose}the next turn of {who} resumes its session"
             if each.resumable

@@ -5,45 +5,29 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import AS_JSON, LIMIT, seconds
+from clew.cli.options import AS_JSON, LIMIT, OF_AGENT, OF_PROJECT, age
 from clew.cli.ui import state_labels
 from clew.cli.ui.printing import agent_words, ago, note, one_line, price, print_json, say, stamp
 from clew.cli.ui.tables import columns
 from clew.core.lookup import ALL_ROWS
-from clew.core.thread import KINDS
+from clew.core.runs.run import RunStatus
+from clew.core.thread import KINDS, Origin
+from clew.core.thread import Thread as ThreadRecord
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-    from clew.core.thread import Origin
-    from clew.core.thread import Thread as ThreadRecord
     from clew.store.views.search import ListedThread
-
-C = TypeVar("C", bound=Callable[..., Any])
 
 OFFSET = click.option("--offset", type=click.IntRange(0, 1_000_000_000), default=0, help="Skip this many first.")
 HEADINGS = ["NAME", "KIND", "LAST USED", "STATE", "TURNS", "CHARS", "COST", "AGENT", "DIRECTORY"]
 SPARE = ["CHARS", "AGENT", "KIND", "COST", "TURNS", "DIRECTORY"]
-
-
-def age(_ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """The seconds of an option such as `--older-than 7d`."""
-    return None if value is None else seconds(f"--{param.human_readable_name.replace('_', '-')}", value)
-
-
-def project_and_agent(command: C) -> C:
-    """The options that restrict lists and searches."""
-    command = click.option("--agent", metavar="AGENT", help="Only those of this agent.")(command)
-    return click.option(
-        "--project", metavar="DIR", help="Only those of this directory and of the directories below it."
-    )(command)
 
 
 def in_project(folder: str | None) -> str | None:
@@ -64,7 +48,8 @@ def check_restrictions(client: Client, agent: str | None, *folders: str | None) 
 @click.command("list")
 @click.option("--cwd", metavar="DIR", help="Only those of this work directory.")
 @click.option("--here", is_flag=True, help="Only those of the directory you are in.")
-@project_and_agent
+@OF_PROJECT
+@OF_AGENT
 @click.option("--search", metavar="TEXT", help="Only those with this text in their name, directory or turns.")
 @click.option(
     "--kind",
@@ -104,8 +89,6 @@ def list_(
         raise UsageError("--cwd and --here cannot be given together.", hint="Give one of them.")
 
     async def work(client: Client) -> None:
-        from clew.core.runs.run import RunStatus
-
         folder, now = "." if here else cwd, time.time()
         found = await client.views.threads(
             q=search,

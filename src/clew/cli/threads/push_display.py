@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.cli.error_report import error_object, print_error
-from clew.cli.threads.export import tell_secrets
-from clew.cli.threads.imports import tell_sessions
+from clew.cli.threads.export import note_secrets
+from clew.cli.threads.imports import note_sessions, session_object
 from clew.cli.ui.printing import ago, harmless, note, plural, print_json, say, stamp
 from clew.cli.ui.tables import columns
 from clew.errors import ClewError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Done = TypeVar("Done", "PushResult", "PullResult")
 
-QUIET_S = 1.0  # nothing is shown of what takes no longer
+QUIET_S = 1.0  # work that takes no longer is not shown
 EVERY_S = 5.0  # how often a line is printed where none can be redrawn
 PUSHED = {
     "pushed": "pushed",
@@ -75,7 +75,7 @@ class Progress:
         return lambda done, total: self.say(f"{doing} {name}: {done / 1e6:,.1f} of {total / 1e6:,.1f} MB")
 
     def asking(self, ask: Callable[[], T]) -> T:
-        """Hides the line while the user types a passphrase. To try it takes seconds, in which nothing is drawn."""
+        """Hides the line while the user types a passphrase. Nothing is drawn for the seconds that trying it takes."""
         if self._status is not None:
             self._status.hide()
         given = ask()
@@ -111,13 +111,9 @@ def tell_pushed(remote: Remote, done: list[tuple[str, PushResult | ClewError]], 
         elif pushed.state == "pushed":
             sent = f"sent {plural(pushed.sent.size_bytes, 'byte')}{', signed' * pushed.signed}"
             note(f"{whose}: {plural(pushed.turns, 'turn')}; {sent}")
-        tell_secrets(pushed.secrets, f"{whose} holds")
+        note_secrets(pushed.secrets, f"{whose} holds")
 
-    if as_json:
-        print_json(_about(remote, dry_run) | {"threads": [_pushed_object(*each) for each in done]})
-    else:
-        _tell_each(done, tell)
-    return _code(done)
+    return _print_results(remote, done, tell, _pushed_object, dry_run=dry_run, as_json=as_json)
 
 
 def tell_pulled(remote: Remote, done: list[tuple[str, PullResult | ClewError]], *, dry_run: bool, as_json: bool) -> int:
@@ -126,28 +122,32 @@ def tell_pulled(remote: Remote, done: list[tuple[str, PullResult | ClewError]], 
         if pulled.signer is not None:
             note(f"{whose}: signed by {harmless(pulled.signer)}")
         if pulled.imported is not None:
-            tell_sessions(pulled.imported, f"{whose}: ")
+            note_sessions(pulled.imported, f"{whose}: ")
 
+    return _print_results(remote, done, tell, _pulled_object, dry_run=dry_run, as_json=as_json)
+
+
+def _print_results(
+    remote: Remote,
+    done: list[tuple[str, Done | ClewError]],
+    tell: Callable[[Done, str], None],
+    to_object: Callable[[Done], dict[str, Any]],
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Prints the result of each thread, and returns the exit code of the first error."""
     if as_json:
-        print_json(_about(remote, dry_run) | {"threads": [_pulled_object(*each) for each in done]})
-    else:
-        _tell_each(done, tell)
-    return _code(done)
-
-
-def _tell_each(done: list[tuple[str, Done | ClewError]], tell: Callable[[Done, str], None]) -> None:
-    for name, each in done:
-        if isinstance(each, ClewError):
-            _say_failed(name, each)
-        else:
+        threads = [_error_object(name, each) if isinstance(each, ClewError) else to_object(each) for name, each in done]
+        print_json(_about(remote, dry_run) | {"threads": threads})
+    for name, each in () if as_json else done:
+        if not isinstance(each, ClewError):
             tell(each, harmless(each.name))
-
-
-def _say_failed(name: str, error: ClewError) -> None:
-    """With the thread's name, which the error may not mention."""
-    if name not in error.message:
-        error.message = f"{name}: {error.message}"
-    print_error(error)
+            continue
+        if name not in each.message:
+            each.message = f"{name}: {each.message}"
+        print_error(each)
+    return next((each.exit_code for _, each in done if isinstance(each, ClewError)), 0)
 
 
 def _would(words: str, dry_run: bool) -> str:
@@ -191,9 +191,7 @@ def _about(remote: Remote, dry_run: bool) -> dict[str, Any]:
     return {"url": remote.url, "encrypted": remote.is_encrypted, "dry_run": dry_run}
 
 
-def _pushed_object(name: str, each: PushResult | ClewError) -> dict[str, Any]:
-    if isinstance(each, ClewError):
-        return _error_object(name, each)
+def _pushed_object(each: PushResult) -> dict[str, Any]:
     from clew.hosts.transfer.secret_scan import as_objects
 
     return {
@@ -210,9 +208,7 @@ def _pushed_object(name: str, each: PushResult | ClewError) -> dict[str, Any]:
     }
 
 
-def _pulled_object(name: str, each: PullResult | ClewError) -> dict[str, Any]:
-    if isinstance(each, ClewError):
-        return _error_object(name or "?", each)
+def _pulled_object(each: PullResult) -> dict[str, Any]:
     sessions = each.imported.sessions if each.imported is not None else ()
     return {
         "name": each.name,
@@ -221,16 +217,7 @@ def _pulled_object(name: str, each: PullResult | ClewError) -> dict[str, Any]:
         "turns": each.turns,
         "new_ids": each.imported.renewed if each.imported is not None else False,
         "signer": each.signer,
-        "sessions": [
-            {
-                "part": one.part,
-                "agent": one.agent,
-                "model": one.model or None,
-                "resumable": one.resumable,
-                "why": one.why or None,
-            }
-            for one in sessions
-        ],
+        "sessions": [session_object(session) for session in sessions],
         "notes": list(each.imported.notes) if each.imported is not None else [],
         "error": None,
     }
@@ -238,9 +225,4 @@ def _pulled_object(name: str, each: PullResult | ClewError) -> dict[str, Any]:
 
 def _error_object(name: str, error: ClewError) -> dict[str, Any]:
     state = "conflict" if error.code == "conflict" else "failed"
-    return {"name": name, "state": state, "error": error_object(error)}
-
-
-def _code(done: list[Any]) -> int:
-    """The exit code of the first error."""
-    return next((each.exit_code for _, each in done if isinstance(each, ClewError)), 0)
+    return {"name": name or "?", "state": state, "error": error_object(error)}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import AS_JSON
-from clew.cli.threads.listing import OFFSET, check_restrictions, in_project, project_and_agent
+from clew.cli.options import AS_JSON, OF_AGENT, OF_PROJECT
+from clew.cli.threads.listing import OFFSET, check_restrictions, in_project
 from clew.cli.ui.printing import (
     SHORT_ID,
     ago,
@@ -38,7 +38,8 @@ BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 @click.option(
     "--kind", type=click.Choice([*KINDS, "all"]), default="all", show_default=True, help="Only threads of this kind."
 )
-@project_and_agent
+@OF_PROJECT
+@OF_AGENT
 @click.option("--all", "archived", is_flag=True, help="Also archived turns: those that were truncated or asked again.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Show at most this many.")
 @OFFSET

@@ -91,17 +91,14 @@ async def _change(client: Client, of: str, as_json: bool, **changes: str | None)
     if now.name != before.name:
         note(f"{before.name} is now called {now.name}")
     for each in changed:
-        note(f"{_label(each)}: {_value(getattr(before, each))} -> {_value(getattr(now, each))}")
+        label = "instructions" if each == "standing" else each
+        note(f"{label}: {_value(getattr(before, each))} -> {_value(getattr(now, each))}")
     if changed:
         note(f"next turn: {(await next_turn(thread))[1]}")
     elif now.name == before.name:
         note(f"{now.name} has these settings already")
     if as_json:
         print_json(thread_object(now))
-
-
-def _label(setting: str) -> str:
-    return "instructions" if setting == "standing" else setting
 
 
 def _value(value: Any) -> str:

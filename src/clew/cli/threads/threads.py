@@ -37,13 +37,14 @@ from clew.cli.ui.printing import (
 )
 from clew.cli.ui.upcoming import upcoming_of
 from clew.core.lookup import ALL_ROWS
+from clew.core.runs.run import LIVE, RunStatus
+from clew.core.runs.run import Run as RunRecord
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client, Run, Thread
     from clew.core.history import Turn
     from clew.core.runs.options import Person
-    from clew.core.runs.run import Run as RunRecord
 
 SHOWN_CHARS = 200  # of the instructions
 
@@ -178,8 +179,6 @@ def retry(
 
 def _unanswered(turns: tuple[Turn, ...], runs: list[RunRecord]) -> dict[str, str]:
     """The prompts without an answer, each with the reason. If there were several runs, the newest counts."""
-    from clew.core.runs.run import LIVE, RunStatus
-
     newest = {run.prompt_turn_id: run for run in reversed(runs)}
     answered = {turn.run_id for turn in turns if turn.role == "assistant"}
     words = {}

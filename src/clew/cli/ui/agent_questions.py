@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 from clew.cli.ui.printing import SHORT_ID, harmless, one_line, stamp
 from clew.cli.ui.tool_lines import input_summary, input_text, main_field, shortened
 from clew.core.record import Record
+from clew.core.runs.permissions import Answer
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.core.runs.permissions import Answer
     from clew.core.runs.question import Question
 
 TEXT_CHARS = 200  # of a question or an option
 NAME_CHARS = 60  # a question with a longer text is named by its number
-MOST_FIELDS = 40  # of a tool's input
-UNREADABLE = "Your questions"  # the question of an answer to a form of which no question can be read
+MAX_FIELDS = 40  # of a tool's input
+UNREADABLE = "Your questions"  # the text of the only question of a form of which no question can be read
 UNREAD = "Not all of this form can be read. This is what was sent:"
 DECLINED = "The user declined."
 FORM_DECLINED = "The user did not answer the questions. Go on without them if you can."
@@ -103,10 +103,10 @@ def _other_fields(given: Mapping[str, Any], summary: str) -> list[str]:
     rest = {key: value for key, value in given.items() if key != main or value != summary}
     lines = [
         line
-        for key, value in list(rest.items())[:MOST_FIELDS]
+        for key, value in list(rest.items())[:MAX_FIELDS]
         for line in shortened(input_text({key: value})).splitlines()
     ]
-    return [*lines, f"… {len(rest) - MOST_FIELDS} more fields"] if len(rest) > MOST_FIELDS else lines
+    return [*lines, f"… {len(rest) - MAX_FIELDS} more fields"] if len(rest) > MAX_FIELDS else lines
 
 
 def how_to_answer(question: Question, *, several: bool = False) -> str:
@@ -140,8 +140,6 @@ def as_object(question: Question, *, live: bool) -> dict[str, Any]:
 
 def answer_from(question: Question, *, allow: bool | None, message: str | None, answers: Sequence[str]) -> Answer:
     """The answer that the options give. Raises UsageError if they do not fit the question."""
-    from clew.core.runs.permissions import Answer
-
     if message is not None and allow is not False:
         raise UsageError("--message needs --deny.", hint="Answer a form with --answer.")
     if answers and allow is False:

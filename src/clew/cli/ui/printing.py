@@ -69,17 +69,20 @@ def print_json(value: Any, *, in_line: bool = False) -> None:
 
     On a terminal, control characters are escaped; the value is the same.
     """
-    value = _rounded(value)
-    indent = 2 if sys.stdout.isatty() and not in_line else None
-    text = json.dumps(value, ensure_ascii=False, indent=indent)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:  # a lone surrogate: agents sometimes cut a character in half
-        text = json.dumps(value, indent=indent)
+    text = json_text(_rounded(value), indent=2 if sys.stdout.isatty() and not in_line else None)
     if sys.stdout.isatty():
         text = re.sub(_CONTROL, lambda match: f"\\u{ord(match.group()):04x}", text)
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
+
+
+def json_text(value: Any, *, indent: int | None) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:  # a lone surrogate: agents sometimes cut a character in half
+        return json.dumps(value, indent=indent)
+    return text
 
 
 def _rounded(value: Any) -> Any:

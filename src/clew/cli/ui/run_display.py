@@ -5,19 +5,17 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from clew.cli.ui.printing import SHORT_ID, at_clock, dim, joined, note, one_line, price
 from clew.cli.ui.streamed_answer import StreamedAnswer
-from clew.core.costs.usage import NO_USAGE
+from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.decision import MEANING, Reason
 from clew.core.runs import events
 
 if TYPE_CHECKING:
     from clew.api.client import Reply
     from clew.cli.ui.status_line import StatusLine
-    from clew.core.costs.usage import Usage
     from clew.core.runs.run import Run
     from clew.core.runs.tool_calls import ToolLog
 
@@ -31,11 +29,16 @@ class RunDisplay:
     def __init__(self, agent: str, *, as_json: bool) -> None:
         self._agent = agent
         self._answer = None if as_json else StreamedAnswer()
-        self._status = _status_line() if sys.stderr.isatty() else None
+        self._status: StatusLine | None = None
+        self._tools: ToolLog | None = None
+        if sys.stderr.isatty():
+            from clew.cli.ui.status_line import StatusLine
+            from clew.core.runs.tool_calls import ToolLog
+
+            self._status, self._tools = StatusLine(), ToolLog()
         self._shares_terminal = self._answer is not None and sys.stdout.isatty()
         self._feeds_pipe = self._answer is not None and _is_pipe(sys.stdout)
         self._asking = False
-        self._tools = None if self._status is None else _tool_log()
         self._warnings: set[str] = set()
 
     async def __aenter__(self) -> Self:
@@ -61,9 +64,28 @@ class RunDisplay:
             from clew.cli.ui.tool_lines import tool_line
 
             self.note(dim(tool_line(finished)))
-        shown = _SHOWN.get(type(event))
-        if shown is not None:
-            shown(self, event)
+        match event:
+            case events.RunQueued():
+                self._queued(event)
+            case events.AttemptStarted():
+                self._attempt(event)
+            case events.SessionStarted() | events.ToolFinished():
+                self._doing("thinking")
+            case events.TextStreamed() | events.MessageSaid() | events.TextWithdrawn():
+                self._text(event)
+            case events.ToolStarted():
+                self._tool(event)
+            case events.AgentRetried():
+                error = one_line(event.error, 60)
+                self._doing(f"the API failed ({error}); retry {event.attempt} in {event.delay_s:.0f} s")
+            case events.Compacted():
+                self._doing("thinking (the agent has compacted its context)")
+            case events.FellBack():
+                shown = "a transcript cut to fit" if event.reason == Reason.OVERFLOW else "the whole transcript"
+                self.note(f"{meaning(event.reason)}: continuing with a fresh session and {shown}")
+            case events.Warned() if event.message not in self._warnings:
+                self._warnings.add(event.message)
+                self.note(f"warning: {one_line(event.message, WARNING_CHARS)}")
 
     def begin_question(self) -> None:
         """A question is about to be printed: the status line gets out of its way."""
@@ -120,23 +142,16 @@ class RunDisplay:
             self.note(f"the transcript is too long: {event.omitted_turns} of its oldest turns are left out")
         self._doing(f"{'resuming' if event.resumed else 'starting'} {self._agent}")
 
-    def _session(self, _event: events.SessionStarted) -> None:
-        self._doing("thinking")
-
-    def _piece(self, event: events.TextStreamed) -> None:
-        if self._answer is not None:
-            self._make_room()
-            self._answer.piece(event.text)
-
-    def _message(self, event: events.MessageSaid) -> None:
-        if self._answer is not None:
-            self._make_room()
-            self._answer.message(event.text)
-
-    def _withdrawn(self, _event: events.TextWithdrawn) -> None:
-        if self._answer is not None:
-            self._make_room()
-            if self._answer.withdraw():
+    def _text(self, event: events.TextStreamed | events.MessageSaid | events.TextWithdrawn) -> None:
+        if self._answer is None:
+            return
+        self._make_room()
+        match event:
+            case events.TextStreamed():
+                self._answer.piece(event.text)
+            case events.MessageSaid():
+                self._answer.message(event.text)
+            case events.TextWithdrawn() if self._answer.withdraw():
                 self.note(dim(WITHDRAWN))
 
     def _make_room(self) -> None:
@@ -155,41 +170,6 @@ class RunDisplay:
 
         summary = input_summary(event.input)
         self._doing(f"running {one_line(event.name, NAME_CHARS)}{f': {summary}' if summary else ''}")
-
-    def _tool_done(self, _event: events.ToolFinished) -> None:
-        self._doing("thinking")
-
-    def _retried(self, event: events.AgentRetried) -> None:
-        error = one_line(event.error, 60)
-        self._doing(f"the API failed ({error}); retry {event.attempt} in {event.delay_s:.0f} s")
-
-    def _compacted(self, _event: events.Compacted) -> None:
-        self._doing("thinking (the agent has compacted its context)")
-
-    def _fell_back(self, event: events.FellBack) -> None:
-        shown = "a transcript cut to fit" if event.reason == Reason.OVERFLOW else "the whole transcript"
-        self.note(f"{meaning(event.reason)}: continuing with a fresh session and {shown}")
-
-    def _warned(self, event: events.Warned) -> None:
-        if event.message not in self._warnings:
-            self._warnings.add(event.message)
-            self.note(f"warning: {one_line(event.message, WARNING_CHARS)}")
-
-
-_SHOWN: dict[type[events.Event], Callable[[RunDisplay, Any], None]] = {
-    events.RunQueued: RunDisplay._queued,
-    events.AttemptStarted: RunDisplay._attempt,
-    events.SessionStarted: RunDisplay._session,
-    events.TextStreamed: RunDisplay._piece,
-    events.TextWithdrawn: RunDisplay._withdrawn,
-    events.MessageSaid: RunDisplay._message,
-    events.ToolStarted: RunDisplay._tool,
-    events.ToolFinished: RunDisplay._tool_done,
-    events.AgentRetried: RunDisplay._retried,
-    events.Compacted: RunDisplay._compacted,
-    events.FellBack: RunDisplay._fell_back,
-    events.Warned: RunDisplay._warned,
-}
 
 
 def meaning(reason: str | None) -> str:
@@ -230,18 +210,6 @@ def session_words(run: Reply | Run) -> str | None:
     if run.reason is None:
         return None
     return fresh_words(run.reason, fallback=run.fallback)
-
-
-def _tool_log() -> ToolLog:
-    from clew.core.runs.tool_calls import ToolLog
-
-    return ToolLog()
-
-
-def _status_line() -> StatusLine:
-    from clew.cli.ui.status_line import StatusLine
-
-    return StatusLine()
 
 
 def _is_pipe(stream: TextIO) -> bool:

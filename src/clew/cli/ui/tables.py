@@ -9,7 +9,7 @@ from clew.cli.ui.printing import harmless
 
 TYPED_BACK = ("ID", "NAME", "PAIR", "RUN", "THREAD", "KEY", "QID", "SETTING")  # never cut: the user types them back
 PATHS = ("DIRECTORY", "REPOSITORY", "WORK TREE", "FILE", "FROM")  # cut at their beginning
-LEAST_CELLS = 12  # least width of a column that may be cut
+MIN_CELLS = 12  # the least width of a column that may be cut
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequence[str] = ()) -> str:
@@ -53,7 +53,7 @@ def _taken(widths: Sequence[int]) -> int:
 def _least(header: Sequence[str], widths: Sequence[int]) -> list[int]:
     """The least width of each column. One whose values the user types back is not cut."""
     return [
-        width if heading in TYPED_BACK else min(width, max(len(heading), LEAST_CELLS))
+        width if heading in TYPED_BACK else min(width, max(len(heading), MIN_CELLS))
         for heading, width in zip(header, widths, strict=True)
     ]
 

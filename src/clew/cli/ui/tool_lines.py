@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from clew.cli.ui.printing import harmless, one_line
+from clew.cli.ui.state_labels import WAITING
 
 if TYPE_CHECKING:
     from clew.core.runs.tool_calls import ToolCall
@@ -22,13 +23,8 @@ def tool_line(call: ToolCall) -> str:
     """`· Bash touch bar`, followed by the state of the call unless it is done."""
     summary = input_summary(call.input)
     words = [f"· {one_line(call.name, NAME_CHARS)}", *([summary] if summary else [])]
-    return " ".join(words) + (f"  {_state(call)}" if call.state != "done" else "")
-
-
-def _state(call: ToolCall) -> str:
-    from clew.cli.ui.state_labels import WAITING
-
-    return WAITING if call.state == "waiting" else call.state.value
+    state = WAITING if call.state == "waiting" else call.state.value
+    return " ".join(words) + (f"  {state}" if call.state != "done" else "")
 
 
 def as_object(call: ToolCall) -> dict[str, Any]:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 from clew.cli.ui import agent_questions
 from clew.cli.ui.printing import SHORT_ID, harmless, one_line
 from clew.core.record import Record
+from clew.core.runs.run import LIVE, Run, RunStatus
 from clew.errors import ClewError
 
 if TYPE_CHECKING:
     from clew.api.client import Client, Thread
     from clew.core.runs.question import Question
-    from clew.core.runs.run import Run
     from clew.hosts.chat.preview import Preview
 
 PROMPT_CHARS = 200
-MOST_RUNS = 1000
+MAX_RUNS = 1000
 
 
 class Upcoming(Record):
@@ -48,9 +48,7 @@ class Upcoming(Record):
 
 
 async def upcoming_of(client: Client, thread: Thread) -> Upcoming:
-    from clew.core.runs.run import LIVE, RunStatus
-
-    runs = await client.runs(thread=thread, statuses=LIVE, limit=MOST_RUNS)
+    runs = await client.runs(thread=thread, statuses=LIVE, limit=MAX_RUNS)
     queued = tuple(run for run in reversed(runs) if run.status is RunStatus.QUEUED)
     questions = tuple(await client.views.questions(thread=thread))
     preview, words = await next_turn(thread)

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.client_runner import note_when_slow, with_client
+from clew.cli.client_runner import client_command, note_when_slow
 from clew.cli.options import AS_JSON, complete_thread
 from clew.cli.ui.printing import print_json, say
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-    from clew.hosts.branching.compare import Comparison
 
 
 @click.command()
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
 )
 @click.option("--exit-code", is_flag=True, help="Exit with 1 if they differ.")
 @AS_JSON
-def diff(a: str, b: str, context: int, exit_code: bool, as_json: bool) -> int:
+@client_command(reads=True)
+async def diff(client: Client, a: str, b: str, context: int, exit_code: bool, as_json: bool) -> int:
     """Compare two threads turn by turn, and the files that their agents wrote to.
 
     Equal turns are marked =, different ones ~ with their words marked, those only in A -, those only in B +. Answers to
@@ -39,15 +39,10 @@ def diff(a: str, b: str, context: int, exit_code: bool, as_json: bool) -> int:
       clew threads diff fix-login fix-login-fork
       clew threads diff fix-login fix-login-opus --context 0
     """
-
-    async def work(client: Client) -> tuple[Comparison, ...]:
-        from clew.hosts.branching.compare import compare
-
-        return await note_when_slow("comparing…", compare(client.engine, a, b))
-
-    found = with_client(work, reads=True)
     from clew.cli.threads.branching.diff_display import as_object, lines_of
+    from clew.hosts.branching.compare import compare
 
+    found = await note_when_slow("comparing…", compare(client.engine, a, b))
     if as_json:
         print_json(as_object(found, context))
     else:

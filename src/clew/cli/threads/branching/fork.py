@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from clew.hosts.branching.fork import Forked
     from clew.hosts.chat.preview import Preview
 
-MOST_ROUNDS = 1_000_000
+MAX_ROUNDS = 1_000_000
 
 
 @click.command()
@@ -26,7 +26,7 @@ MOST_ROUNDS = 1_000_000
 @click.argument("new", required=False)
 @click.option(
     "--at-round",
-    type=click.IntRange(1, MOST_ROUNDS),
+    type=click.IntRange(1, MAX_ROUNDS),
     metavar="N",
     help="Up to the N-th prompt and its answer; for a pair, up to its round N.  [default: everything]",
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.client_runner import note_when_slow, with_client
+from clew.cli.client_runner import client_command, note_when_slow
 from clew.cli.options import AS_JSON, complete_thread
 from clew.cli.ui.printing import harmless, note, plural, print_json, say
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 @click.option("--model", metavar="MODEL", help="The model.  [default: A's, or B's if B has the agent]")
 @click.option("--cwd", metavar="DIR", help="Its work directory.  [default: A's]")
 @AS_JSON
-def merge(a: str, b: str, as_json: bool, **options: str | None) -> None:
+@client_command()
+async def merge(client: Client, /, a: str, b: str, as_json: bool, **options: str | None) -> None:
     """Merge two threads into a new one. Both stay as they are.
 
     The new thread holds the turns that both begin with, once; then those of A, then those of B, each under a line that
@@ -37,14 +38,10 @@ def merge(a: str, b: str, as_json: bool, **options: str | None) -> None:
       clew threads merge fix-login fix-login-codex --name login
       clew ask -t login "Which of the two ways is better?"
     """
+    from clew.hosts.branching.merge import MergeOptions
+    from clew.hosts.branching.merge import merge as merged
 
-    async def work(client: Client) -> Merged:
-        from clew.hosts.branching.merge import MergeOptions
-        from clew.hosts.branching.merge import merge as merged
-
-        return await note_when_slow("merging…", merged(client.engine, a, b, MergeOptions(**options)))
-
-    made = with_client(work)
+    made = await note_when_slow("merging…", merged(client.engine, a, b, MergeOptions(**options)))
     if as_json:
         print_json(_object(made))
     else:

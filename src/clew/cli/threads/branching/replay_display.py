@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from clew.cli.error_report import error_object
 from clew.cli.ui.printing import agent_words, harmless, one_line, plural, price, say
 from clew.cli.ui.run_display import RunDisplay
 from clew.cli.ui.tool_lines import indented
-from clew.core.costs.usage import NO_USAGE
+from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.runs import events
 from clew.hosts.branching.replay import (
     LiveReplay,
@@ -22,9 +22,6 @@ from clew.hosts.branching.replay import (
     ReplayRound,
     ReplayRunEvent,
 )
-
-if TYPE_CHECKING:
-    from clew.core.costs.usage import Usage
 
 SIDE_BY_SIDE_COLUMNS = 110  # the least width
 PROMPT_CHARS = 300
