@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from clew.cli.ui.printing import at_clock
+from clew.cli.ui.printing import local_time
 from clew.testing.stage import MODEL, SUBSCRIPTION
 from cli.conftest import TIMEOUT_S
 
@@ -73,7 +73,7 @@ def test_a_limit_says_until_when(both: Any) -> None:
     done = both.run("ask", "-t", "t", "--json", f"!limit {resets_at}")
 
     assert (done.code, done.json["error"]["code"], done.json["error"]["resets_at"]) == (5, "usage_limit", resets_at)
-    assert f"It resets at {at_clock(resets_at)}." in done.err
+    assert f"It resets at {local_time(resets_at)}." in done.err
     assert "--wait-for-limit" in done.err
 
 

@@ -1,4 +1,4 @@
-"""`clew ask`"""
+"""The command `clew ask`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_INPUT_BYTES = 50_000_000  # read no more of stdin than could ever be a promp
 
 
 class AskOptions(Record):
-    """The options of the command, as given."""
+    """The options as they were given on the command line."""
 
     thread: str | None
     continue_: bool
@@ -152,7 +152,7 @@ async def _thread(client: Client, options: AskOptions, text: str) -> Thread:
 
 
 async def _note_unclaimed(client: Client, thread: Thread) -> None:
-    """Mentions prompts that a daemon left queued when it ended, if no other daemon is there to run them."""
+    """Notes how many prompts a daemon left queued when it ended, if no other daemon runs them."""
     from clew.core.runs.run import RunStatus
 
     queued = await client.runs(thread=thread, statuses=[RunStatus.QUEUED], limit=1000)

@@ -1,4 +1,4 @@
-"""Runs a command's work with an open client: reports what a crash had left, warns about settings, and closes it."""
+"""Opens the client for a command, reports what a crash left, warns about settings, and closes the client."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def note_when_slow(words: str, work: Coroutine[Any, Any, T]) -> T:
 
 
 def load_asyncio_quickly() -> None:
-    """Imports asyncio without TLS, which nothing here uses and which takes a tenth of the time that a turn may cost."""
+    """Imports asyncio without TLS: nothing here uses TLS, and loading it takes a tenth of the time of a turn."""
     if "asyncio" not in sys.modules and "ssl" not in sys.modules:
         sys.modules["ssl"] = None  # type: ignore[assignment]  # asyncio works without it
         try:
@@ -98,5 +98,5 @@ def report_recovered(client: Client) -> None:
 
 @cache  # a command may open the store more than once
 def warn_once(words: str) -> None:
-    """Warns about a setting that is ignored."""
+    """Prints a warning about a setting that is ignored."""
     note(f"warning: {one_line(words, WARNING_CHARS)}")

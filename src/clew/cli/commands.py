@@ -22,13 +22,16 @@ TABLE = {
     ),
     "pair": (
         "clew.cli.pairs.pair:pair",
-        "An instructor plans and a worker carries it out, round by round; can be resumed.",
+        "Have an instructor plan and a worker carry it out, round by round; can be resumed.",
     ),
     "jobs": (
         "clew.cli.jobs.jobs:jobs",
         "Submit, list, show, watch, retry and cancel jobs: work that survives a crash.",
     ),
-    "hooks": ("clew.cli.hooks.hooks:hooks", "Agents that issues and pull requests start: check, fire, list, reset."),
+    "hooks": (
+        "clew.cli.hooks.hooks:hooks",
+        "Check, fire, list and reset hooks: agents started by issues and pull requests.",
+    ),
     "work": ("clew.cli.jobs.work:work", "Run jobs until Ctrl-C."),
     "mcp": ("clew.cli.daemon.mcp:mcp", "Offer reviews and conversations to an agent, as an MCP server."),
     "serve": ("clew.cli.daemon.serve:serve", "Serve the page and the HTTP API on this machine."),

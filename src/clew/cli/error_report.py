@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.cli.ui.printing import at_clock, harmless, note, print_json
+from clew.cli.ui.printing import harmless, local_time, note, print_json
 from clew.core.costs.usage import NO_USAGE
 from clew.errors import Cancelled, ClewError, SecretFound, UsageError, UsageLimit
 
@@ -51,7 +51,7 @@ def error_object(error: ClewError) -> dict[str, Any]:
 
 
 def command_of(args: Sequence[str]) -> str:
-    """The command that was called, such as `clew threads import`, as far as the arguments name one."""
+    """The command that the arguments name, such as `clew threads import`, or as much of it as exists."""
     import click
 
     from clew.cli.commands import cli
@@ -70,13 +70,13 @@ def command_of(args: Sequence[str]) -> str:
 def print_error(error: ClewError) -> None:
     note(f"clew: {harmless(' '.join(error.message.split()))}")
     if isinstance(error, UsageLimit) and error.resets_at is not None:
-        note(f"  It resets at {at_clock(error.resets_at)}.")
+        note(f"  It resets at {local_time(error.resets_at)}.")
     if error.hint:
         note(f"  {harmless(' '.join(error.hint.split()))}")
 
 
 def _as_clew_error(raised: BaseException, args: Sequence[str]) -> ClewError:
-    """Anything else than Clew's own errors, click's errors and Ctrl-C is a bug in Clew."""
+    """Any exception other than Clew's own errors, click's errors and Ctrl-C is a bug in Clew."""
     import click
 
     if isinstance(raised, ClewError):
@@ -97,7 +97,7 @@ def _as_clew_error(raised: BaseException, args: Sequence[str]) -> ClewError:
 
 
 def _write_traceback(error: BaseException) -> Path | None:
-    """Writes it to a file that only the owner can read."""
+    """Writes the traceback to a file that only the owner can read. None: it could not be written."""
     from clew import config
     from clew.system.folders import make_private
 
@@ -130,7 +130,7 @@ def named_thread(args: Sequence[str]) -> str | None:
 
 
 def wants_json(args: Sequence[str]) -> bool:
-    """Looks at the unparsed arguments: the error may be that they cannot be parsed."""
+    """Checks the unparsed arguments, since the error may be that they cannot be parsed."""
     return "--json" in _options(args)
 
 

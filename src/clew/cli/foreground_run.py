@@ -52,7 +52,7 @@ async def show_run(
 
 
 async def wait_for_limit(thread: Thread, reply: Reply, *, as_json: bool) -> Reply:
-    """As long as the account's usage limit ends the run: waits until it resets, and continues in the same session."""
+    """While the account's usage limit ends the run, waits until the limit resets and continues in the same session."""
     while isinstance(reply.error, UsageLimit):
         limited = reply
         note(harmless(" ".join(reply.error.message.split())))
@@ -136,7 +136,8 @@ class StopSignals:
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        ours = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]  # as after nohup
+        # A signal that is ignored, as SIGHUP is after nohup, stays ignored.
+        ours = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
         for number in ours:
             loop.add_signal_handler(number, self._caught, number)
         try:

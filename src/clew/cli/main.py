@@ -77,7 +77,8 @@ def _run(args: list[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """An answer may hold characters that the encoding lacks, and a stream may be closed: neither may end a run."""
+    """Makes sure that a run does not fail because of a character that the encoding lacks, or because of a closed
+    stream."""
     sys.stdout = sys.stdout or _null_stream()
     sys.stderr = sys.stderr or _null_stream()
     for stream in (sys.stdout, sys.stderr):

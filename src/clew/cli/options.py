@@ -33,7 +33,7 @@ def seconds(option: str, given: str, *, none: bool = False) -> float | None:
 
 
 def _timeout(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """Checked here, so that the error names the option; parsed later, as a setting."""
+    """Checks the value here, so that the error names the option. It is parsed later, as a setting."""
     if value is not None:
         seconds("--timeout", value, none=True)
     return value

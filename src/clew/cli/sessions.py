@@ -1,4 +1,4 @@
-"""`clew sessions`"""
+"""The command `clew sessions`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SHOWN = 50  # without --all
 HEADINGS = ["ID", "AGENT", "LAST USED", "SIZE", "THREAD", "DIRECTORY", "FIRST WORDS"]
-SPARE = ["SIZE", "AGENT", "DIRECTORY"]
+OPTIONAL_COLUMNS = ["SIZE", "AGENT", "DIRECTORY"]
 
 
 @click.group(cls=SuggestingGroup)
@@ -50,7 +50,7 @@ async def list_(client: Client, agent: str | None, project: str | None, everythi
         print_json([_object(session) for session in found])
     elif found:
         short = short_ids(session.id for session in found)
-        say(columns(HEADINGS, [_row(session, short[session.id]) for session in found], spare=SPARE))
+        say(columns(HEADINGS, [_row(session, short[session.id]) for session in found], optional=OPTIONAL_COLUMNS))
         if has_more:
             note(f"the newest {SHOWN}; --all shows the rest")
     else:

@@ -1,4 +1,4 @@
-"""`clew stats`"""
+"""The command `clew stats`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ def _show(savings: Savings) -> None:
 
 
 def estimate(savings: Savings) -> list[tuple[float, str]]:
-    """Amounts with their labels: with transcripts, the difference, with a plain resume. Empty if all are the same."""
+    """What transcripts would have cost, the difference, and what a plain resume would have cost, each with its label.
+
+    Empty if all of them are the same."""
     difference = abs(savings.saved_usd)
     apart = abs(savings.plain_resume_usd - savings.cost_usd)
     if max(difference, apart) < SMALLEST_SHOWN_USD:

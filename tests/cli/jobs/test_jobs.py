@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from clew.cli.jobs.jobs import span
-from clew.cli.ui.printing import at_clock, stamp
+from clew.cli.ui.printing import local_time, stamp
 from clew.core.jobs.job import JobStatus
 from clew.testing.model.api import ModelApi
 from clew.testing.model.scripts import Hang, ToolUse
@@ -456,7 +456,7 @@ def test_a_time_that_no_calendar_has_is_shown_all_the_same(cli: Any) -> None:
 
 @pytest.mark.parametrize("at", ODD_TIMES)
 def test_every_number_is_a_time_for_people_and_for_programs(at: float) -> None:
-    assert at_clock(at)
+    assert local_time(at)
     written = stamp(at)
     assert written is None or datetime.fromisoformat(written).year in (1, 9999)
 

@@ -1,1 +1,1 @@
-"""`clew serve` and `clew mcp`"""
+"""The commands `clew serve` and `clew mcp`."""

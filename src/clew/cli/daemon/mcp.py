@@ -1,4 +1,4 @@
-"""`clew mcp`"""
+"""The command `clew mcp`."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ def mcp(cwd: str | None, roots: tuple[str, ...], permissions: str) -> None:
         try:
             await make_server(client, bounds).run_stdio_async()
         except* (BrokenPipeError, ConnectionResetError):
-            pass  # the caller is gone: what it asked for is stopped
+            pass  # the caller has gone, and its requests are stopped
 
     with_client(work, work_dir=where)

@@ -1,4 +1,4 @@
-"""`clew serve`"""
+"""The command `clew serve`."""
 
 from __future__ import annotations
 

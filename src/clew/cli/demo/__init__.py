@@ -1,1 +1,1 @@
-"""`clew demo`"""
+"""The command `clew demo`."""

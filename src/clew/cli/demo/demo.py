@@ -60,7 +60,7 @@ class TourTurn:
 @click.option("--turns", type=click.IntRange(2, 20), default=5, show_default=True, help="The number of turns.")
 @click.option("--json", "as_json", is_flag=True, help="Print one object instead of the tour.")
 def demo(agent_path: str | None, turns: int, as_json: bool) -> int:
-    """Run a tour, offline: the real Claude CLI if there is one, a scripted model, a temporary folder.
+    """Run an offline tour with the Claude CLI if it is installed, a scripted model, and a temporary folder.
 
     It shows a first turn, turns that resume, an edit of an earlier turn that forces a fresh start, and at the end what
     resuming saved, measured.
@@ -114,7 +114,7 @@ def find_agent(path: str | None, folder: Path) -> DemoAgent:
 async def _both_ways(
     folder: Path, agent: DemoAgent, turns: int, display: TourDisplay
 ) -> tuple[list[TourTurn], list[TourTurn]]:
-    """Both conversations at the same time. Only the first is shown; the second is held for its cost."""
+    """Holds both conversations at the same time. Only the first is shown; the second shows what it would have cost."""
 
     try:
         async with asyncio.TaskGroup() as both:  # not gather: it would not wait until the second has stopped its agent

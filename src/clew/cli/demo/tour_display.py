@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ANSWER_CHARS = 320
 ANSWER_LINES = 6
 WIDTH = 100
-NUMBER_WIDTH = 8  # of the number after a bar
+NUMBER_WIDTH = 8  # the room for the number after a bar
 
 
 class TourDisplay:

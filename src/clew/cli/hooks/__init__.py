@@ -1,1 +1,1 @@
-"""`clew hooks`"""
+"""The command `clew hooks` and those below it."""

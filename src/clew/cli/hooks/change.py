@@ -1,4 +1,4 @@
-"""`clew hooks reset`, `sweep` and `import-sessions`."""
+"""The commands `clew hooks reset`, `sweep` and `import-sessions`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _key(words: tuple[str, ...]) -> str:
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Only list them.")
+@click.option("--dry-run", is_flag=True, help="Only list what would be dropped and removed.")
 @AS_JSON
 @client_command()
 async def sweep(client: Client, dry_run: bool, as_json: bool) -> None:

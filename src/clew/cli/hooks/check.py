@@ -154,7 +154,7 @@ async def _check_repo(client: Client, repo: HookRepo, findings: CheckFindings) -
 
 
 def _check_forges(settings: HookSettings, findings: CheckFindings) -> None:
-    """Checks this environment; the daemon and the workers use their own."""
+    """Checks the environment of this command. The daemon and the workers each have their own."""
     from clew.config import hooks as hooks_config
     from clew.hosts.hooks.forge.api import ForgeApi
 
@@ -190,7 +190,7 @@ def _forges_used(settings: HookSettings) -> set[Forge]:
 
 
 def _check_writers(settings: HookSettings, findings: CheckFindings) -> None:
-    """Warns about rules and repositories that can never wake an agent."""
+    """Warns about rules and repositories that can never start an agent."""
     from fnmatch import fnmatchcase
 
     from clew.config import hooks as hooks_config
@@ -202,7 +202,7 @@ def _check_writers(settings: HookSettings, findings: CheckFindings) -> None:
         return
     for repo in settings.repos:
         forges = [repo.forge] if repo.forge is not None else []
-        silent = [forge for forge in forges if forge is not Forge.GITHUB]  # its events say who has write access
+        silent = [forge for forge in forges if forge is not Forge.GITHUB]  # GitHub says so in its events
         if silent and not repo.writers and not hooks_config.keys_of(silent[0], os.environ).token:
             findings.warnings.append(
                 f'hooks.repos."{repo.name}": nobody is known to have write access, so no event wakes an agent: '

@@ -1,4 +1,4 @@
-"""`clew hooks fire`"""
+"""The command `clew hooks fire`."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ async def _fire(client: Client, event: HookEvent, *, wait: bool, as_json: bool) 
     from clew.api.jobs import workers
 
     alive = await workers(client)
-    hooks = client.hooks  # raises a mistake in the settings before anything is stored
+    hooks = client.hooks  # if the settings have a mistake, this raises before anything is stored
     received = await hooks.receive(event)
     if not wait:
         if as_json:

@@ -1,4 +1,4 @@
-"""`clew hooks`"""
+"""The command `clew hooks`."""
 
 from __future__ import annotations
 

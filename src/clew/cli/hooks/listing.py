@@ -1,4 +1,4 @@
-"""`clew hooks events` and `sessions`."""
+"""The commands `clew hooks events` and `sessions`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def events(client: Client, state: str | None, limit: int, as_json: bool) -
         short = short_ids(each.id for each in found)
         headings = ["EVENT", "STATE", "RECEIVED", "BY", "KIND", "WHERE", "JOBS", "WHY"]
         rows = [[short[each.id], *_event_row(each)] for each in found]
-        say(columns(headings, rows, spare=["BY", "JOBS", "KIND", "RECEIVED"]))
+        say(columns(headings, rows, optional=["BY", "JOBS", "KIND", "RECEIVED"]))
 
 
 def _event_row(stored: StoredHook) -> list[str]:

@@ -1,1 +1,1 @@
-"""`clew jobs` and `clew work`"""
+"""The commands `clew jobs` and `clew work`."""

@@ -1,4 +1,4 @@
-"""`clew jobs retry` and `cancel`."""
+"""The commands `clew jobs retry` and `cancel`."""
 
 from __future__ import annotations
 

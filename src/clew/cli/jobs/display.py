@@ -16,8 +16,8 @@ from clew.core.runs import events
 if TYPE_CHECKING:
     from clew.api.jobs import JobEvent, JobView
 
-WORDS_CHARS = 48  # of the agent's last words
-KEPT_CHARS = 400  # of the message that is being streamed
+WORDS_CHARS = 48  # how much of the agent's last words is shown
+KEPT_CHARS = 400  # how much is kept of the message that is being streamed
 WHY_CHARS = 120
 PROGRESS_S = 10.0  # how often the line is printed where none can be drawn
 

@@ -1,4 +1,4 @@
-"""`clew jobs`"""
+"""The command `clew jobs`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from clew.cli.jobs.watch import watch
 from clew.cli.options import AS_JSON, LIMIT
 from clew.cli.ui.printing import (
     ago,
-    at_clock,
     harmless,
     joined,
     lasted,
+    local_time,
     note,
     one_line,
     plural,
@@ -93,7 +93,7 @@ async def list_(client: Client, status: tuple[str, ...], key: str | None, limit:
     else:
         short = short_ids(view.job.id for view in found)
         rows = [[short[view.job.id], *_row(view)] for view in found]
-        say(columns(HEADINGS, rows, spare=["COST", "KEY", "CREATED"]))
+        say(columns(HEADINGS, rows, optional=["COST", "KEY", "CREATED"]))
         _note_missing_workers(found)
 
 
@@ -145,9 +145,9 @@ def state(job: Job) -> str:
     if job.cancel_requested and job.status not in STOPPED:
         return f"{job.status}, stopping"
     if job.status is JobStatus.WAITING and job.wake_at:
-        return f"waiting until {at_clock(job.wake_at)}"
+        return f"waiting until {local_time(job.wake_at)}"
     later = job.status is JobStatus.QUEUED and job.not_before is not None and job.not_before > time.time()
-    return f"queued until {at_clock(job.not_before)}" if later else job.status.value
+    return f"queued until {local_time(job.not_before)}" if later else job.status.value
 
 
 def _details(view: JobView) -> list[tuple[str, str]]:
@@ -164,7 +164,7 @@ def _details(view: JobView) -> list[tuple[str, str]]:
         f"{plural(limits.retries, 'retry', 'retries')} after a failure",
         plural(limits.max_runs, "run"),
         f"sessions up to {span(limits.max_age_s)} old" if limits.max_age_s is not None else "",
-        f"until {at_clock(limits.deadline_at)}" if limits.deadline_at else "",
+        f"until {local_time(limits.deadline_at)}" if limits.deadline_at else "",
     )
     return [
         ("job", job.id),
@@ -180,7 +180,7 @@ def _details(view: JobView) -> list[tuple[str, str]]:
         ("session", joined(resumed, job.session_id, fresh)),
         ("limits", joined(*bounds, by=", ")),
         ("files", "checkpoints in refs/clew/jobs/" + job.id if job.checkpoint else ""),
-        ("not before", at_clock(job.not_before) if job.not_before and not job.runs else ""),
+        ("not before", local_time(job.not_before) if job.not_before and not job.runs else ""),
         ("worker", job.worker or ""),
         ("tokens", tokens if usage.shown_tokens or usage.output_tokens else ""),
         ("cost", _cost(view) if view.runs else ""),
@@ -211,7 +211,7 @@ def _markers(view: JobView) -> list[tuple[str, str]]:
 
 def _marker_words(view: JobView, marker: ProgressMarker) -> str:
     number = view.run_number(marker)
-    return joined(f"run {number}" if number else "", at_clock(marker.at), one_line(marker.text, SHOWN_CHARS))
+    return joined(f"run {number}" if number else "", local_time(marker.at), one_line(marker.text, SHOWN_CHARS))
 
 
 def _run_object(number: int, run: Run) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import click
 from clew.cli.client_runner import client_command
 from clew.cli.jobs.watch import job_event_object
 from clew.cli.options import AS_JSON
-from clew.cli.ui.printing import at_clock, for_terminal, joined, lasted, note, print_json, say, stamp
+from clew.cli.ui.printing import for_terminal, joined, lasted, local_time, note, print_json, say, stamp
 from clew.cli.ui.run_display import meaning, session_words
 from clew.cli.ui.tool_lines import tool_line
 from clew.core.runs import events
@@ -92,4 +92,4 @@ def lines(stored: Iterable[StoredEvent]) -> Iterator[str]:
 
 def _heading(number: int, run: Run) -> str:
     status = f"{run.status.replace('_', ' ')}{lasted(run.started_at, run.ended_at)}"
-    return f"── {joined(f'run {number}', at_clock(run.started_at or run.created_at), session_words(run), status)}"
+    return f"── {joined(f'run {number}', local_time(run.started_at or run.created_at), session_words(run), status)}"

@@ -1,4 +1,4 @@
-"""`clew jobs submit`"""
+"""The command `clew jobs submit`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clew work`"""
+"""The command `clew work`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.ui.printing import SHORT_ID, at_clock, harmless, lasted, note, plural
+from clew.cli.ui.printing import SHORT_ID, harmless, lasted, local_time, note, plural
 from clew.core.jobs.job import STOPPED
 from clew.errors import Cancelled, ClewError, StoreError, UsageError
 
@@ -198,7 +198,7 @@ class WorkLog:
             self.ended += 1
             note(f"job {short} {job.status}{lasted(job.started_at, job.ended_at)}{why}")
         elif job.status == "waiting":
-            note(f"job {short} waits until {at_clock(job.wake_at)}{why}")
+            note(f"job {short} waits until {local_time(job.wake_at)}{why}")
         elif before is not None and job.worker is None:
             note(f"job {short} returned to the queue")
 

@@ -1,1 +1,1 @@
-"""`clew pair`"""
+"""The command `clew pair`."""

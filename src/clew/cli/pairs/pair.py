@@ -1,4 +1,4 @@
-"""`clew pair`"""
+"""The command `clew pair`."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class PairDisplay(RunDisplay):
         self._cost_usd = 0.0
 
     def count_from(self, state: PairState) -> None:
-        """The tokens and the cost before this command count too, as they do in the closing line."""
+        """Adds the tokens and the cost before this command, which the closing line counts too."""
         self._tokens = state.usage.shown_tokens + state.usage.output_tokens
         self._cost_usd = state.cost_usd
 

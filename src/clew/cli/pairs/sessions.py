@@ -1,4 +1,4 @@
-"""`clew pair --list-sessions` and `--clean-sessions`"""
+"""The commands `clew pair --list-sessions` and `--clean-sessions`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def show(cwd: str | None, *, as_json: bool) -> int:
         elif not found:
             note("This directory has no pairs yet.")
         else:
-            say(columns(HEADINGS, [_row(state) for state in found], spare=["LEFT", "COST", "ROUND", "ID"]))
+            say(columns(HEADINGS, [_row(state) for state in found], optional=["LEFT", "COST", "ROUND", "ID"]))
         for path, moved in await files_left(client, here):
             if moved is None:
                 note(harmless(f"from another store: {path} (clew pair --session-file continues it)"))

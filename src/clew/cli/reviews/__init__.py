@@ -1,1 +1,1 @@
-"""`clew review`"""
+"""The command `clew review` and those below it."""

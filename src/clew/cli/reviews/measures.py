@@ -1,4 +1,4 @@
-"""`clew stats reviews`"""
+"""The command `clew stats reviews`."""
 
 from __future__ import annotations
 

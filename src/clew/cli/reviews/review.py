@@ -1,4 +1,4 @@
-"""`clew review`"""
+"""The command `clew review`."""
 
 from __future__ import annotations
 

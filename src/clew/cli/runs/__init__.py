@@ -1,1 +1,1 @@
-"""`clew runs`"""
+"""The command `clew runs` and those below it."""

@@ -1,4 +1,4 @@
-"""`clew runs answer`"""
+"""The command `clew runs answer`."""
 
 from __future__ import annotations
 

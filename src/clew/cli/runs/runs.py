@@ -1,4 +1,4 @@
-"""`clew runs`"""
+"""The command `clew runs`."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def list_(client: Client, thread: str | None, limit: int, as_json: bool) -
         short = short_ids(run.id for run in found)
         rows = [[short[run.id], names[run.thread_id], *_row(run, bool(asked[run.id]), run.id in gone)] for run in found]
         headings = ["RUN", "THREAD", "STATUS", "STARTED", "SESSION", "COST", "PROMPT"]
-        say(columns(headings, rows, spare=["COST", "SESSION", "STARTED"]))
+        say(columns(headings, rows, optional=["COST", "SESSION", "STARTED"]))
         if any(asked[run.id] for run in found):
             note("clew runs show ID shows the question, clew runs answer ID answers it")
         if gone:
@@ -127,7 +127,7 @@ def _row(run: Run, asks: bool, gone: bool) -> list[str]:
 
 
 def _began(run: Run) -> str:
-    """When it started; if it never did, when it was queued."""
+    """When the run started; if it has not, when it was queued."""
     return ago(run.started_at) if run.started_at is not None else f"queued {ago(run.created_at)}"
 
 

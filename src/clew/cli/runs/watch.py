@@ -1,4 +1,4 @@
-"""`clew runs watch`"""
+"""The command `clew runs watch`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`clew doctor`, `clew config` and `clew completion`"""
+"""The commands `clew doctor`, `clew config` and `clew completion`."""

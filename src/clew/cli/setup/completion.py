@@ -1,4 +1,4 @@
-"""`clew completion`"""
+"""The command `clew completion`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clew config`"""
+"""The command `clew config`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clew doctor`"""
+"""The command `clew doctor`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class DoctorReport:
     agent_missing: bool = False
 
     def problem(self, what: str, fix: str | None) -> None:
-        """Listed once, even if it is found again."""
+        """Adds a problem, unless it is listed already."""
         if not any(one["problem"] == what for one in self.problems):
             self.problems.append({"problem": what, "fix": fix or "-"})
 
@@ -113,7 +113,7 @@ def _check_config(findings: DoctorReport) -> Settings:
 
 
 def _check_hooks(findings: DoctorReport) -> HookSettings:
-    """The table [hooks] of the user's own file. `clew hooks check` checks what it names."""
+    """Reads the table [hooks] of the user's own file. `clew hooks check` checks what the table refers to."""
     from clew.config import hooks as hooks_config
 
     try:
@@ -245,7 +245,7 @@ async def _check_agent(findings: DoctorReport, client: Client, name: str, settin
         binary = engine.find(name)
         can = await engine.abilities(name, binary)
     except StoreError:
-        raise  # this is not about the agent
+        raise  # the store failed, not the agent
     except ClewError as error:
         findings.missing(name, error, settings)
         return
@@ -280,7 +280,7 @@ async def _check_risks(findings: DoctorReport, client: Client, settings: Setting
 
 
 def _check_agent_paths(findings: DoctorReport, settings: Settings) -> None:
-    """Without a store, only the places of the agents are known, not what they can do."""
+    """Without a store, finds only where the agents are, not what they can do."""
     from clew.wiring.engine import Adapters
 
     for name, adapter in Adapters().items():

@@ -1,1 +1,1 @@
-"""`clew threads`"""
+"""The command `clew threads` and those below it."""

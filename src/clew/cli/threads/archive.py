@@ -1,4 +1,4 @@
-"""`clew threads archive`, `restore`, `archives` and `clean`"""
+"""The commands `clew threads archive`, `restore`, `archives` and `clean`."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def archives(client: Client, as_json: bool) -> None:
         print_json([_file_object(file) for file in found])
     elif found:
         headings = ["NAME", "KIND", "ARCHIVED", "TURNS", "BYTES", "FILE"]
-        say(columns(headings, [_row(file) for file in found], spare=["BYTES", "KIND", "TURNS"]))
+        say(columns(headings, [_row(file) for file in found], optional=["BYTES", "KIND", "TURNS"]))
     else:
         note("No archives yet.")
 

@@ -1,4 +1,4 @@
-"""`clew threads delete`"""
+"""The command `clew threads delete`."""
 
 from __future__ import annotations
 

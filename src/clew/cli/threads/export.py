@@ -1,4 +1,4 @@
-"""`clew threads export`"""
+"""The command `clew threads export`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VARIABLE = "CLEW_PASSPHRASE"
 PASSPHRASE_FILE = click.option(
     "--passphrase-file",
     metavar="FILE",
-    help=f"Its first line is the passphrase.  [default: {VARIABLE}, else you are asked]",
+    help=f"A file whose first line is the passphrase.  [default: {VARIABLE}, else you are asked]",
 )
 SIGN = click.option(
     "--sign",
@@ -57,7 +57,7 @@ SIGN = click.option(
 @click.option(
     "--redact", is_flag=True, help="Export the history only, with everything blanked that looks like a secret."
 )
-@click.option("--with-secrets", is_flag=True, help="Export it even if it holds what is a secret, or looks like one.")
+@click.option("--with-secrets", is_flag=True, help="Export it even if it contains secrets, or what looks like one.")
 @SIGN
 @AS_JSON
 def export(
@@ -122,7 +122,7 @@ def signature_file(path: Path) -> Path:
 
 
 def _remove_signature(path: Path) -> None:
-    """It is the signature of the file that was replaced, and does not match the new one."""
+    """Removes the signature of the file that was replaced: it does not match the new file."""
     if not path.is_file():
         return
     try:
@@ -135,7 +135,7 @@ def _remove_signature(path: Path) -> None:
 
 
 def read_passphrase(file: str | None, *, confirm: bool) -> str:
-    """From the file, the environment or the user, in this order."""
+    """Reads the passphrase from the file, or else from the environment, or else asks the user."""
     if file is not None:
         found = next(iter(read_key_file(file, "passphrase", hint="Its first line is the passphrase.").splitlines()), "")
     else:

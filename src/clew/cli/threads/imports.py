@@ -1,4 +1,4 @@
-"""`clew threads import`"""
+"""The command `clew threads import`."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def read_file(name: str, passphrase_file: str | None, identity: str | None, sign
 
 
 def _verified(path: Path, raw: bytes, signers: Signers) -> str:
-    """Who signed it. Raises UsageError."""
+    """Checks the signature and returns who signed the file. Raises UsageError."""
     from clew.hosts.transfer.signatures import FOR_A_FILE, MAX_SIGNATURE_BYTES, unsigned, verify
     from clew.hosts.validation import read_plain
 
@@ -173,7 +173,7 @@ def session_object(session: ImportedSession) -> dict[str, Any]:
 
 
 def note_sessions(made: ImportResult, whose: str = "") -> None:
-    """What the next turn will do, and which permissions were narrowed. Each line begins with `whose`."""
+    """Says what the next turn will do, and which permissions were narrowed. Each line begins with `whose`."""
     for each in made.sessions:
         agent = agent_words(each.agent, each.model)
         who = f"the {each.part} ({agent})" if each.part is not None else agent

@@ -1,4 +1,4 @@
-"""`clew threads list`"""
+"""The command `clew threads list`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 OFFSET = click.option("--offset", type=click.IntRange(0, 1_000_000_000), default=0, help="Skip this many first.")
 HEADINGS = ["NAME", "KIND", "LAST USED", "STATE", "TURNS", "CHARS", "COST", "AGENT", "DIRECTORY"]
-SPARE = ["CHARS", "AGENT", "KIND", "COST", "TURNS", "DIRECTORY"]
+OPTIONAL_COLUMNS = ["CHARS", "AGENT", "KIND", "COST", "TURNS", "DIRECTORY"]
 
 
 def in_project(folder: str | None) -> str | None:
@@ -111,7 +111,7 @@ def list_(
         elif found:
             gone = await client.gone([listed.summary.live for listed in found if listed.summary.live is not None])
             rows = [_row(listed, queued[listed.summary.thread.id], gone) for listed in found]
-            say(columns(HEADINGS, rows, spare=SPARE))
+            say(columns(HEADINGS, rows, optional=OPTIONAL_COLUMNS))
         else:
             given = (search, folder, project, agent, older_than, newer_than)
             if offset > 0 or any(each is not None for each in given):
@@ -127,30 +127,30 @@ def list_(
 
 
 def _row(listed: ListedThread, queued: int, gone: set[str]) -> list[str]:
-    card, record = listed.summary, listed.summary.thread
+    summary, record = listed.summary, listed.summary.thread
     return [
         record.name,
         record.kind,
         ago(record.updated_at),
-        state_labels.thread_label(card, queued, gone=card.live is not None and card.live.id in gone),
-        f"{card.turns:,}",
+        state_labels.thread_label(summary, queued, gone=summary.live is not None and summary.live.id in gone),
+        f"{summary.turns:,}",
         f"{listed.chars:,}",
-        price(card.cost_usd, used=False),
+        price(summary.cost_usd, used=False),
         agent_words(record.agent, record.model),
         record.cwd,
     ]
 
 
 def _object(listed: ListedThread, queued: int) -> dict[str, Any]:
-    card, live = listed.summary, listed.summary.live
-    return thread_object(card.thread) | {
-        "turns": card.turns,
+    summary, live = listed.summary, listed.summary.live
+    return thread_object(summary.thread) | {
+        "turns": summary.turns,
         "chars": listed.chars,
-        "cost_usd": card.cost_usd,
+        "cost_usd": summary.cost_usd,
         "live": None if live is None else {"run": live.id, "status": live.status},
         "queued": queued,
-        "questions": card.questions,
-        "last_text": card.last_text,
+        "questions": summary.questions,
+        "last_text": summary.last_text,
     }
 
 

@@ -1,4 +1,4 @@
-"""`clew threads push` and `pull`"""
+"""The commands `clew threads push` and `pull`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ARGS = click.argument("args", metavar="[URL] [NAME]...", nargs=-1, shell_complet
 )
 @IDENTITY
 @SIGN
-@click.option("--with-secrets", is_flag=True, help="Push it even if it holds what is a secret, or looks like one.")
+@click.option("--with-secrets", is_flag=True, help="Push it even if it contains secrets, or what looks like one.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be sent.")
 @AS_JSON
 def push(
@@ -219,7 +219,7 @@ def _keys(passphrase_file: str | None, identity: str | None, recipients: tuple[s
 
 
 def _signer(client: Client, key: str | None) -> Signer | None:
-    """As the option says, else the setting."""
+    """The signer that the option names, or else the setting."""
     from clew.hosts.transfer.signatures import signer
 
     key = key or client.settings.of("remote.sign")

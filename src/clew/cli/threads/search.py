@@ -1,4 +1,4 @@
-"""`clew threads search`"""
+"""The command `clew threads search`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clew threads`"""
+"""The command `clew threads`."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def raw_form(form: Mapping[str, Any]) -> list[str]:
 
 
 def _other_fields(given: Mapping[str, Any], summary: str) -> list[str]:
-    """Every field that the summary does not show completely. A long one is cut, and says so."""
+    """Every field that the summary does not show completely. A long value is cut, and says so."""
     main = main_field(given)
     if main is None and json.dumps(given, ensure_ascii=False) == summary:
         return []
@@ -110,7 +110,7 @@ def _other_fields(given: Mapping[str, Any], summary: str) -> list[str]:
 
 
 def how_to_answer(question: Question, *, several: bool = False) -> str:
-    """The command that answers it. `several`: its run has asked other questions too."""
+    """The command that answers the question. `several`: its run has other open questions too."""
     which = f" --question {question.id}" if several else ""
     command = f"clew runs answer {question.run_id[:SHORT_ID]}{which}"
     if not question.is_form:
@@ -154,7 +154,7 @@ def answer_from(question: Question, *, allow: bool | None, message: str | None, 
 
 
 def answer_lines(question: Question, answer: Answer) -> list[str]:
-    """What was answered, as text."""
+    """The answer as text."""
     if not answer.allow:
         return [f"sent: declined: {one_line(answer.message, TEXT_CHARS)}" if answer.message else "sent: declined"]
     if answer.answers is None:

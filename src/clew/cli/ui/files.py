@@ -10,7 +10,7 @@ from clew.system.files import write_whole
 
 
 def output_path(output: str, *, force: bool) -> Path:
-    """The path that was given. Called before the work begins: raises what `write_output` would raise at its end."""
+    """The path that was given. It is checked before the work begins, so that `write_output` does not fail after it."""
     from clew.hosts.validation import named_path
 
     path = named_path(output)

@@ -28,18 +28,18 @@ _CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u
 
 
 def note(text: str) -> None:
-    """A line for the user on stderr, apart from the answer."""
+    """Prints a line for the user on stderr, separate from the answer."""
     if sys.stderr is None:
         return
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
     except OSError:
-        pass  # nobody reads stderr; that is no reason to stop
+        pass  # if nobody reads stderr, the command continues
 
 
 def dim(text: str) -> str:
-    """Dimmed, if stderr shows colours."""
+    """The text, dimmed if stderr shows colours."""
     return f"\x1b[2m{text}\x1b[0m" if sys.stderr is not None and has_colours(sys.stderr) else text
 
 
@@ -48,26 +48,26 @@ def has_colours(stream: TextIO) -> bool:
 
 
 def say(text: str = "") -> None:
-    """A line of the command's output, on stdout."""
+    """Prints a line of the command's output on stdout."""
     sys.stdout.write(f"{text}\n")
 
 
 def say_fields(fields: Iterable[tuple[str, str]]) -> None:
-    """A line for each field: its label and its words. A field without words is left out."""
+    """Prints a line for each field, with its label and its words. A field without words is left out."""
     for label, words in fields:
         if words:
             say(f"{label:<11}{words}")
 
 
 def say_block(label: str, lines: Iterable[str]) -> None:
-    """Lines under one label, which stands before the first of them."""
+    """Prints lines with one label, which appears only on the first line."""
     say_fields((label if place == 0 else "", line) for place, line in enumerate(lines))
 
 
 def print_json(value: Any, *, in_line: bool = False) -> None:
-    """One JSON value: on one line for a program, indented for a person. Amounts of money are rounded.
+    """Prints a JSON value: indented on a terminal unless `in_line`, else on one line. Amounts of money are rounded.
 
-    On a terminal, control characters are escaped; the value is the same.
+    On a terminal, control characters are escaped; the value stays the same.
     """
     text = json_text(_rounded(value), indent=2 if sys.stdout.isatty() and not in_line else None)
     if sys.stdout.isatty():
@@ -105,12 +105,12 @@ def _symbol(character: str) -> str:
 
 
 def for_terminal(text: str) -> str:
-    """Unchanged in a pipe; harmless on a terminal."""
+    """The text for stdout: unchanged in a pipe, harmless on a terminal."""
     return harmless(text) if sys.stdout.isatty() else text
 
 
 def joined(*parts: str | None, by: str = " · ") -> str:
-    """The parts that are not empty."""
+    """Joins the parts that are not empty."""
     return by.join(part for part in parts if part)
 
 
@@ -139,7 +139,7 @@ def ago(at: float | None, now: float | None = None) -> str:
 
 
 def lasted(began: float | None, ended: float | None) -> str:
-    """` after 3.2 s`, or nothing if it is not known."""
+    """` after 3.2 s`; an empty text if the duration is not known."""
     if began is None or ended is None:
         return ""
     seconds = max(0.0, ended - began)
@@ -147,7 +147,7 @@ def lasted(began: float | None, ended: float | None) -> str:
 
 
 def stamp(at: float | None) -> str | None:
-    """A time for JSON. One outside the calendar becomes the first or the last time that there is."""
+    """A time for JSON. A time outside the calendar becomes the first or the last one of the calendar."""
     if at is None or at != at:
         return None
     from datetime import UTC, datetime
@@ -159,7 +159,7 @@ def stamp(at: float | None) -> str | None:
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """The shortest beginning of each id that no other of them shares, at least SHORT_ID long."""
+    """The shortest unambiguous beginning of each id, at least SHORT_ID characters long."""
     ordered = sorted(set(ids))
     shared = [0, *(_in_common(one, other) for one, other in pairwise(ordered)), 0]
     return {
@@ -188,8 +188,8 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def at_clock(at: float | None) -> str:
-    """A local time; with its date unless that is today."""
+def local_time(at: float | None) -> str:
+    """The time on the local clock, with the date unless it is today."""
     if at is None:
         return "-"
     try:

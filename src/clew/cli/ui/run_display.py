@@ -7,7 +7,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Self, TextIO
 
-from clew.cli.ui.printing import SHORT_ID, at_clock, dim, joined, note, one_line, price
+from clew.cli.ui.printing import SHORT_ID, dim, joined, local_time, note, one_line, price
 from clew.cli.ui.streamed_answer import StreamedAnswer
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.decision import MEANING, Reason
@@ -88,12 +88,12 @@ class RunDisplay:
                 self.note(f"warning: {one_line(event.message, WARNING_CHARS)}")
 
     def begin_question(self) -> None:
-        """A question is about to be printed: the status line gets out of its way."""
+        """Hides the status line, since a question is about to be printed."""
         self._clear_line()
         self._asking = True
 
     def drop_question(self) -> None:
-        """The question is no longer open: it was answered elsewhere, or its run ends."""
+        """Ends the line of a question that is no longer open: it was answered elsewhere, or its run ends."""
         if self._asking:
             note("")
 
@@ -102,7 +102,7 @@ class RunDisplay:
         self._doing("thinking")
 
     def note(self, text: str, *, after_key: bool = False) -> None:
-        """A line that stays on the screen. `after_key`: the terminal has just echoed a key such as ^C."""
+        """Prints a line that stays on the screen. `after_key`: the terminal has just echoed a key such as ^C."""
         cleared = self._clear_line()
         if self._status is not None and not cleared and (self._asking or after_key):
             note("")
@@ -110,7 +110,7 @@ class RunDisplay:
         note(text)
 
     def _clear_line(self) -> bool:
-        """True: the last line was in use, and is free now."""
+        """Frees the last line of the terminal. True: it was in use."""
         was_drawn = self._status is not None and self._status.hide()
         return (self._answer is not None and self._answer.break_line()) or was_drawn
 
@@ -124,11 +124,11 @@ class RunDisplay:
         if event.waiting_for == "slot":
             words = "waiting for a free slot: as many agents are running as max_agents allows"
         elif event.waiting_for == "limit":
-            words = f"waiting until {at_clock(event.until)}, when the account's usage limit resets"
+            words = f"waiting until {local_time(event.until)}, when the account's usage limit resets"
         elif event.waiting_for == "person":
             words = "held: the run before it was stopped (clew runs send ID starts it)"
         else:
-            what = "is running in it" if event.until is None else f"waits for a limit until {at_clock(event.until)}"
+            what = "is running in it" if event.until is None else f"waits for a limit until {local_time(event.until)}"
             words = f"waiting for the thread: run {(event.held_by or '?')[:SHORT_ID]} {what}"
         if self._status is None:
             note(words)
@@ -155,7 +155,7 @@ class RunDisplay:
                 self.note(dim(WITHDRAWN))
 
     def _make_room(self) -> None:
-        """The status line must not overwrite text, nor what the reader of a pipe may write to the same terminal."""
+        """Hides the status line where it would overwrite the answer, or what the reader of a pipe prints."""
         if self._status is None:
             return
         if self._shares_terminal:
@@ -180,10 +180,10 @@ def meaning(reason: str | None) -> str:
 
 
 def fresh_words(reason: str, *, fallback: bool) -> str:
-    """`fresh` and why; after a failed first attempt, also what that attempt was (ADR 35)."""
+    """`fresh` and why; after a failed first attempt, also what kind of attempt failed (ADR 35)."""
     if not fallback:
         return f"fresh: {meaning(reason)}"
-    # A full context can also be met in a fresh session: then nothing had been resumed.
+    # The context can also be full in a fresh session, where nothing was resumed.
     how = "fresh with a shorter transcript" if reason == Reason.OVERFLOW else "fresh after a failed resume"
     return f"{how}: {meaning(reason)}"
 
@@ -213,7 +213,7 @@ def session_words(run: Reply | Run) -> str | None:
 
 
 def _is_pipe(stream: TextIO) -> bool:
-    """The reader of a pipe may write to this terminal; a file, or /dev/null, does not."""
+    """True if the output has a reader that may write to this terminal; a file or /dev/null has none."""
     try:
         mode = os.fstat(stream.fileno()).st_mode
     except (OSError, ValueError):

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 WAITING = "waiting for you"
 WHO_RECOVERS = "the next clew ask in its thread, clew serve or clew work ends it"
-ASKS = "asks you"  # the run that asked is over; an answer would still count
+ASKS = "asks you"  # the run has ended, but an answer would still count
 
 
 def run_label(run: Run, *, asks: bool, gone: bool = False) -> str:
     """`asks`: one of its questions is open. `gone`: its process died."""
-    if gone and not (run.status == "queued" and run.asked.lasting):  # a lasting one waits for the next daemon
+    if gone and not (run.status == "queued" and run.asked.lasting):  # a lasting run waits for the next daemon
         return f"{run.status}, its process is gone" + (f", {ASKS}" if asks else "")
     if run.status == "waiting":
         return WAITING
@@ -27,11 +27,11 @@ def run_label(run: Run, *, asks: bool, gone: bool = False) -> str:
     return f"{words}, {ASKS}" if asks and run.status == "interrupted" else words
 
 
-def thread_label(card: ThreadSummary, queued: int, *, gone: bool = False) -> str:
-    live = card.live
+def thread_label(summary: ThreadSummary, queued: int, *, gone: bool = False) -> str:
+    live = summary.live
     words = []
     if live is not None and live.status != "queued":
-        words.append(run_label(live, asks=gone and bool(card.questions), gone=gone))
-    elif card.questions:
+        words.append(run_label(live, asks=gone and bool(summary.questions), gone=gone))
+    elif summary.questions:
         words.append(ASKS)
     return ", ".join([*words, *([f"queued {queued}"] if queued else [])]) or "-"

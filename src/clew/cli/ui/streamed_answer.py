@@ -29,7 +29,7 @@ class StreamedAnswer:
         self._pieces.append(text)
 
     def message(self, text: str) -> None:
-        """A whole message. The part of it that was not streamed is printed now."""
+        """Prints the part of a complete message that was not streamed."""
         streamed = "".join(self._pieces)
         self._pieces.clear()
         self._write(text.removeprefix(streamed))
@@ -37,14 +37,14 @@ class StreamedAnswer:
             self._separator = SEPARATOR
 
     def start_over(self) -> bool:
-        """Another attempt begins. True: text of the failed attempt was printed, and cannot be taken back."""
+        """Prepares for another attempt. True: text of the failed attempt was printed, and stays on the screen."""
         had_printed, self._printed = self._printed, False
         self._pieces.clear()
         self._separator = SEPARATOR if had_printed else ""
         return had_printed
 
     def withdraw(self) -> bool:
-        """The message that is being streamed does not count. True: some of it was printed, and its line is ended."""
+        """Drops the message that is being streamed. True: some of it was printed, and its line is ended."""
         if not self._pieces:
             return False
         self._pieces.clear()

@@ -12,13 +12,13 @@ PATHS = ("DIRECTORY", "REPOSITORY", "WORK TREE", "FILE", "FROM")  # cut at their
 MIN_CELLS = 12  # the least width of a column that may be cut
 
 
-def columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequence[str] = ()) -> str:
-    """The rows as lines. `spare`: columns that may be left out on a narrow terminal, the first of them first."""
+def columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, optional: Sequence[str] = ()) -> str:
+    """The rows as lines. `optional`: the columns that are left out on a narrow terminal, in this order."""
     table = [list(header), *([_in_line(cell) for cell in row] for row in rows)]
     room = _room()
     widths = [max(map(cells, column)) for column in zip(*table, strict=True)]
     if room is not None:
-        for heading in spare:
+        for heading in optional:
             if _taken(_least(table[0], widths)) <= room:
                 break
             place = table[0].index(heading)
@@ -34,7 +34,7 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequ
 
 
 def _in_line(cell: str) -> str:
-    """A row of a table is one line, whatever its cells hold."""
+    """Keeps a row on one line, whatever its cells contain."""
     return harmless(cell).replace("\n", "␊").replace("\t", "␉")
 
 
@@ -51,7 +51,7 @@ def _taken(widths: Sequence[int]) -> int:
 
 
 def _least(header: Sequence[str], widths: Sequence[int]) -> list[int]:
-    """The least width of each column. One whose values the user types back is not cut."""
+    """The least width of each column. A column whose values the user types back is not cut."""
     return [
         width if heading in TYPED_BACK else min(width, max(len(heading), MIN_CELLS))
         for heading, width in zip(header, widths, strict=True)
@@ -59,7 +59,7 @@ def _least(header: Sequence[str], widths: Sequence[int]) -> list[int]:
 
 
 def _narrowed(header: Sequence[str], widths: Sequence[int], room: int) -> list[int]:
-    """The widest column is cut first."""
+    """The widths that fit into `room`: the widest column is cut first."""
     least, found = _least(header, widths), list(widths)
     while _taken(found) > room and found != least:
         widest = max((place for place, width in enumerate(found) if width > least[place]), key=found.__getitem__)
@@ -68,7 +68,7 @@ def _narrowed(header: Sequence[str], widths: Sequence[int], room: int) -> list[i
 
 
 def cut(text: str, width: int, backwards: bool = False) -> str:
-    """At most `width` wide. `backwards`: keep its end, as of a path."""
+    """The text, cut to `width` cells. `backwards`: keeps the end of the text, for a path."""
     if cells(text) <= width:
         return text
     kept = text[::-1] if backwards else text
@@ -78,7 +78,7 @@ def cut(text: str, width: int, backwards: bool = False) -> str:
 
 
 def cells(text: str) -> int:
-    """The width on a terminal."""
+    """The width of the text on a terminal."""
     if text.isascii():
         return len(text)
     from unicodedata import combining, east_asian_width

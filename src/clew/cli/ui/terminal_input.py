@@ -22,7 +22,7 @@ class TerminalInput:
 
     @classmethod
     def find(cls) -> TerminalInput | None:
-        """None: no user can see a question. One can in `git diff | clew ask`, although stdin is not the terminal."""
+        """None: no user can see a question. In `git diff | clew ask` a user can, although stdin is not a terminal."""
         if not sys.stderr.isatty():
             return None
         if sys.stdin is not None and sys.stdin.isatty():
@@ -51,7 +51,7 @@ class TerminalInput:
         return typed.decode("utf-8", "replace")
 
     def discard_typed_ahead(self) -> None:
-        """A key that was pressed before the question appeared is not an answer to it."""
+        """Discards keys that were pressed before the question appeared: they are not an answer to it."""
         with contextlib.suppress(ImportError, OSError):
             import termios
 

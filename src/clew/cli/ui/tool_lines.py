@@ -44,7 +44,7 @@ def main_field(given: Mapping[str, Any]) -> str | None:
 
 
 def input_text(given: Mapping[str, Any]) -> str:
-    """A tool's whole input: one field a line, multi-line values indented below their name."""
+    """A tool's whole input: one line for each field; a value of several lines is indented below its name."""
     parts = []
     for key, value in given.items():
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

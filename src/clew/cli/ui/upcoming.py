@@ -24,7 +24,7 @@ class Upcoming(Record):
     questions: tuple[Question, ...]
     live: frozenset[str]  # ids of the runs that have not ended
     preview: Preview | None
-    words: str  # of the preview, or why there is none
+    words: str  # the preview as text, or why there is none
 
     def lines(self) -> list[str]:
         lines = [f"queued: {run.id[:SHORT_ID]}  {one_line(run.prompt, PROMPT_CHARS)}" for run in self.queued]
@@ -56,7 +56,7 @@ async def upcoming_of(client: Client, thread: Thread) -> Upcoming:
 
 
 async def next_turn(thread: Thread) -> tuple[Preview | None, str]:
-    """The preview and its words; without a preview, the error (such as a missing agent: the thread is still shown)."""
+    """The preview and its text. If there is no preview, for example because the agent is missing, the text says why."""
     try:
         preview = await thread.preview()
     except ClewError as error:

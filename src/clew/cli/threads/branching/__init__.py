@@ -1,1 +1,1 @@
-"""`clew threads fork`, `merge`, `diff` and `replay`"""
+"""The commands `clew threads fork`, `merge`, `diff` and `replay`."""

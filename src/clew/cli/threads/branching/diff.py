@@ -1,4 +1,4 @@
-"""`clew threads diff`"""
+"""The command `clew threads diff`."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ async def diff(client: Client, a: str, b: str, context: int, exit_code: bool, as
 
     Equal turns are marked =, different ones ~ with their words marked, those only in A -, those only in B +. Answers to
     the same prompt are compared with each other. For files it knows the edits of the agents' own editing tools, not
-    what commands changed; for patches of Codex only the names (?: edited in both). Two pairs are compared part by part.
-    The exit code is 0, unless --exit-code is given.
+    what commands changed. For patches of Codex it knows only the names of the files; ? marks a file that both edited.
+    Two pairs are compared part by part. The exit code is 0, unless --exit-code is given.
 
     \b
       clew threads diff fix-login fix-login-fork

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from clew.core.history import Turn
     from clew.hosts.branching.compare import Comparison
 
-SAME_TURN_CHARS = 70  # shown of a turn that is the same
-SIGNS = {"same": "=", "changed": "~", "both": "?", "only_a": "-", "only_b": "+"}  # of a turn or a file
+SAME_TURN_CHARS = 70  # how much is shown of a turn that is the same
+SIGNS = {"same": "=", "changed": "~", "both": "?", "only_a": "-", "only_b": "+"}  # for a turn or a file
 COLOURS = {"-": "\x1b[31m", "+": "\x1b[32m", "@": "\x1b[36m", "~": "\x1b[33m"}
 MARKS = {DiffKind.ONLY_A: ("[-", "-]"), DiffKind.ONLY_B: ("{+", "+}")}
 LEFT_OUT = "…"

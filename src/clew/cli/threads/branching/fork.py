@@ -1,4 +1,4 @@
-"""`clew threads fork`"""
+"""The command `clew threads fork`."""
 
 from __future__ import annotations
 

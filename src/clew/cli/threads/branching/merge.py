@@ -1,4 +1,4 @@
-"""`clew threads merge`"""
+"""The command `clew threads merge`."""
 
 from __future__ import annotations
 

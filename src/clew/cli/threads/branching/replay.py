@@ -1,4 +1,4 @@
-"""`clew threads replay`"""
+"""The command `clew threads replay`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ def _note_start(live: LiveReplay) -> None:
 
 
 async def _conclude(live: LiveReplay, limits: Sequence[str], *, as_json: bool) -> int:
-    """`limits`: options that are not stored with the thread, for the command that continues the replay."""
+    """Prints how the replay ended, and returns the exit code.
+
+    `limits`: the options that are not stored with the thread; the command that continues the replay needs them."""
     from clew.cli.foreground_run import report_error
     from clew.cli.threads.branching.replay_display import as_object, sums
 

@@ -23,7 +23,7 @@ from clew.hosts.branching.replay import (
     ReplayRunEvent,
 )
 
-SIDE_BY_SIDE_COLUMNS = 110  # the least width
+SIDE_BY_SIDE_COLUMNS = 110  # a narrower terminal shows the answers one below the other
 PROMPT_CHARS = 300
 NOTHING = "(no answer)"
 
@@ -42,7 +42,7 @@ class ReplayDisplay(RunDisplay):
         match event:
             case ReplayAsking():
                 self._number = event.number
-                if self._status is None:  # the prompt is printed with its answers, unless these are not printed
+                if self._status is None:  # with as_json the answers are not printed, so the prompt is shown here
                     prompt = f": {one_line(event.prompt, 70)}" if self._quiet else ""
                     self.note(f"asking round {event.number} of {self._count}{prompt}")
                 self._doing("starting")
@@ -113,7 +113,7 @@ def sums(live: LiveReplay, answers: Sequence[ReplayRound]) -> Iterator[str]:
 
 
 def _sums(answers: Sequence[ReplayRound]) -> Iterator[dict[str, Any]]:
-    """The totals of both threads; what is not known is not counted."""
+    """The totals of both threads. Values that are not known are not counted."""
     for said in ([each.before for each in answers], [each.after for each in answers]):
         known = [each for each in said if each is not None]
         times = [each.seconds for each in known if each.seconds is not None]
