@@ -111,7 +111,7 @@ async def test_one_whose_maker_was_killed_is_made_anew(scripted: Stage) -> None:
     async with scripted.open() as client:
         event = await an_event(client)
         file = scripted.clew_home / "queue.db"
-        with pytest.raises(ZeroDivisionError), queue_file.made_ready(str(file)):
+        with pytest.raises(ZeroDivisionError), queue_file.prepared(str(file)):
             with closing(sqlite3.connect(file)) as database:
                 database.execute("CREATE TABLE workflow_status (text TEXT)")
                 database.commit()
@@ -143,10 +143,10 @@ async def test_one_that_others_have_open_is_left_where_it_is(scripted: Stage) ->
     async with scripted.open() as client, workers(scripted):
         await dealt_with(client, await an_event(client))
     file = scripted.clew_home / "queue.db"
-    with queue_file.made_ready(str(file)) as users:
+    with queue_file.prepared(str(file)) as users:
         pass
     random_bytes(file)
-    with pytest.raises(StoreError) as caught, queue_file.made_ready(str(file)):
+    with pytest.raises(StoreError) as caught, queue_file.prepared(str(file)):
         pass
     os.close(users)
     assert caught.value.kind == "corrupt" and caught.value.hint
@@ -155,14 +155,14 @@ async def test_one_that_others_have_open_is_left_where_it_is(scripted: Stage) ->
 
 def test_a_healthy_one_is_not_touched_whoever_uses_it(tmp_path: Path) -> None:
     file = tmp_path / "queue.db"
-    with queue_file.made_ready(str(file)), closing(sqlite3.connect(file)) as database:
+    with queue_file.prepared(str(file)), closing(sqlite3.connect(file)) as database:
         database.execute("PRAGMA journal_mode = WAL")
     with closing(sqlite3.connect(file, isolation_level=None)) as database:
         database.execute("CREATE TABLE t (x)")
         database.execute("BEGIN IMMEDIATE")
         users = []
         for _ in range(2):
-            with queue_file.made_ready(str(file)) as user:
+            with queue_file.prepared(str(file)) as user:
                 assert file.exists()
             users.append(user)
         for user in users:
@@ -181,7 +181,7 @@ def test_what_cannot_be_a_file_is_one_clear_error(tmp_path: Path, what: str) -> 
         file.symlink_to(file)
     else:
         file = tmp_path / "not there" / "queue.db"
-    with pytest.raises(StoreError) as caught, queue_file.made_ready(str(file)):
+    with pytest.raises(StoreError) as caught, queue_file.prepared(str(file)):
         pass
     assert str(file) in caught.value.message and "\n" not in caught.value.message and caught.value.hint
 
@@ -207,7 +207,7 @@ from clew.errors import StoreError
 if os.getuid() == 0:
     os.setgid(65534), os.setuid(65534)
 try:
-    with queue_file.made_ready(sys.argv[1]):
+    with queue_file.prepared(sys.argv[1]):
         print("fine")
 except StoreError as error:
     print(error.kind, bool(error.hint))

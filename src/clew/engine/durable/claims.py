@@ -1,14 +1,14 @@
-"""What one worker has claimed of the jobs in line: as many as it can run, and no more.
+"""The jobs that one worker has claimed from the queue: as many as it can run at once.
 
 Theory of operation
-1. The line of jobs stands in the store (`store/tables/jobs.py`). A worker claims the oldest ones that may begin, one a
-   free place, and the next one as soon as a place is free. So a backlog stays in the line, where every worker
-   takes from it at its own pace, and a look at it costs the same however long it is.
-2. A claimed job holds a place while it runs. One that waits for a time (a usage limit) keeps its claim, because its
-   session is on this machine, and leaves its place to another.
-3. A claim ends with the job, when it is released (not the job's turn after all, or not its time), or with its worker:
-   whoever forgets a worker releases what it had.
-4. A claim whose answer was lost on the way is known to the store and to nobody here. `check` releases it.
+1. The queue of jobs is in the store (`store/tables/jobs.py`). A worker claims the oldest jobs that may start, one for
+   each free slot, and the next job as soon as a slot is free. So a backlog stays in the queue, every worker takes jobs
+   at its own pace, and a claim costs the same however long the queue is.
+2. A claimed job holds a slot while it runs. A job that waits (for a usage limit) keeps its claim, because its session
+   is on this machine, but it releases its slot to another job.
+3. A claim ends when the job stops, when it is released because the job may not start yet, or when its worker is
+   removed from the store.
+4. If the store's answer to a claim is lost, the store has a claim that this worker does not know. `check` releases it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from clew.engine.storage.async_store import AsyncStore
 from clew.errors import StoreError
 from clew.store.store import Store
 
-CHECKED_AT_ONCE = 500  # of the jobs behind others
+CHECKED_AT_ONCE = 500  # waiting jobs
 
 
 class WorkerSlot:
-    """One of those that a worker can run at once. Held from the claim on."""
+    """One of the slots for jobs that a worker runs at once. It is held from the claim on."""
 
     def __init__(self, slots: asyncio.Semaphore) -> None:
         self._slots = slots
@@ -42,7 +42,7 @@ class WorkerSlot:
             self._slots.release()
 
 
-# Carries a claimed job on as far as it goes. Says from when on it may be claimed again; None: it is over.
+# Runs a claimed job. Returns the time from which it may be claimed again; None: the job has stopped.
 RunClaimed = Callable[[str, WorkerSlot], Awaitable[float | None]]
 
 
@@ -52,56 +52,52 @@ class Claims:
         async_store: AsyncStore,
         clock: Callable[[], float],
         worker_id: str,
-        most: int,
-        carry: RunClaimed,
+        concurrency: int,
+        run_claimed: RunClaimed,
         *,
         own: bool = True,
     ) -> None:
-        """`own=False`: it leaves alone what somebody submitted, and takes what hooks made."""
+        """`own=False`: only jobs of hooks are claimed, not those that somebody submitted."""
         self._store = async_store
         self._clock = clock
         self._worker_id = worker_id
-        self._carry = carry
+        self._run_claimed = run_claimed
         self._own = own
-        self._slots = asyncio.Semaphore(most)
+        self._slots = asyncio.Semaphore(concurrency)
         self._held: dict[str, asyncio.Task[None]] = {}
-        self._claiming = asyncio.Lock()  # what is claimed and not held yet is not to be taken for lost
+        self._claiming = asyncio.Lock()  # `check` must not release a job between its claim and its entry in `_held`
         self._one_ended = asyncio.Event()
-        self._checked = 0
+        self._checked = 0  # the number of the last waiting job that was checked
 
     @property
     def held(self) -> frozenset[str]:
-        """The jobs that it has, those that wait included."""
+        """The claimed jobs, including those that wait."""
         return frozenset(self._held)
 
     async def fill(self) -> bool:
-        """Waits for a free place, then claims and begins one job for each. False: there was nothing for all of them."""
+        """Waits for a free slot, then claims and starts a job for each free one. False: there were fewer jobs."""
         await self._slots.acquire()
         slots = [WorkerSlot(self._slots)]
         try:
             while not self._slots.locked():
                 await self._slots.acquire()
                 slots.append(WorkerSlot(self._slots))
-            wanted = len(slots)
+            limit = len(slots)
             async with self._claiming:
                 now = self._clock()
                 claimed = await self._store.call(
-                    lambda store: store.jobs.claim(self._worker_id, now, wanted, own=self._own)
+                    lambda store: store.jobs.claim(self._worker_id, now, limit, own=self._own)
                 )
                 for job_id in claimed:
-                    self._begin(job_id, slots.pop())
-            return len(claimed) == wanted
+                    self._held[job_id] = asyncio.create_task(self._run(job_id, slots.pop()))
+            return len(claimed) == limit
         finally:
             for slot in slots:
                 slot.release()
 
-    def _begin(self, job_id: str, slot: WorkerSlot) -> None:
-        task = asyncio.create_task(self._carried(job_id, slot))
-        self._held[job_id] = task
-
-    async def _carried(self, job_id: str, slot: WorkerSlot) -> None:
+    async def _run(self, job_id: str, slot: WorkerSlot) -> None:
         try:
-            ready_at = await self._carry(job_id, slot)
+            ready_at = await self._run_claimed(job_id, slot)
             if ready_at is not None:
                 with contextlib.suppress(StoreError):  # the next check releases it
                     await self._store.call(lambda store: store.jobs.release_claim(self._worker_id, job_id, ready_at))
@@ -111,32 +107,32 @@ class Claims:
             slot.release()
             self._one_ended.set()
 
-    async def until_one_ends(self, most_s: float) -> None:
-        """The next one of its key may begin then. At the latest after that time: there may be new ones."""
+    async def until_one_ends(self, timeout_s: float) -> None:
+        """Waits until a job ends, since the next job of its key may start then, or for `timeout_s`."""
         self._one_ended.clear()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(most_s):
+            async with asyncio.timeout(timeout_s):
                 await self._one_ended.wait()
 
     async def check(self) -> None:
-        """Releases what is claimed for this worker and not known here, and looks after the line."""
+        """Releases claims that the store has for this worker but that are not held here, and repairs the queue."""
         async with self._claiming:
             held = self.held
 
-            def look(store: Store) -> int:
+            def release(store: Store) -> int:
                 for job_id in store.jobs.claimed_by(self._worker_id):
                     if job_id not in held:
                         store.jobs.release_claim(self._worker_id, job_id, None)
                 return store.jobs.repair_queue(self._checked, CHECKED_AT_ONCE)
 
-            self._checked = await self._store.call(look)
+            self._checked = await self._store.call(release)
 
     def any_left(self, store: Store) -> bool:
-        """Something is under way that is for workers like this one, whoever has it."""
+        """Whether any job is unfinished that a worker like this one takes, in this worker or another."""
         return store.jobs.any_unfinished(own=self._own)
 
     async def end(self) -> None:
-        """What is under way is handed back."""
+        """Cancels the jobs that are held. Each of them is queued again."""
         held = list(self._held.values())
         for task in held:
             task.cancel()

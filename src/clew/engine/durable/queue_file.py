@@ -1,4 +1,4 @@
-"""The queue's own SQLite file, beside the store's. It can be spared: the queue is made anew from the hooks' rows."""
+"""The queue's own SQLite file, next to the store's. If it is lost, the queue is rebuilt from the rows of hooks."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from clew.errors import StoreError
 
 log = logging.getLogger("clew.engine.durable.worker")
 
-CHECKED_BYTES = 64 * 1024 * 1024  # a larger one is looked at only as far as its table of contents
+CHECKED_BYTES = 64 * 1024 * 1024  # of a larger file, only the header and the schema are checked
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
 
 
 @contextmanager
-def made_ready(file: str) -> Iterator[int]:
-    """The file can be used; one that is damaged is set aside, unless other workers are at work on it.
+def prepared(file: str) -> Iterator[int]:
+    """Makes the file usable. A damaged file is renamed and replaced, unless other workers use it.
 
-    Yields a descriptor: as long as it is open, the file counts as one that is in use. Workers that start at once come
-    in here one after the other: the first one makes the tables, inside this context. Nothing in this process may have
-    the file open before: closing a file drops all locks on it. Raises StoreError.
+    Yields a descriptor: while it is open, the file counts as in use. Workers that start at the same time enter one
+    after the other, and the first one creates the tables inside this context. This process must not have the file open
+    already, because closing a file drops all locks that the process has on it. Raises StoreError.
     """
     import fcntl
 
@@ -39,7 +39,7 @@ def made_ready(file: str) -> Iterator[int]:
         fcntl.flock(guard, fcntl.LOCK_EX)
         in_use = _has_others(users)
         making = Path(f"{file}.making")
-        if making.exists():  # whoever made its tables was killed meanwhile, and nobody has used them
+        if making.exists():  # a worker was killed while it created the tables, so nobody has used them
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{file}{suffix}").unlink(missing_ok=True)
         _make(file)
@@ -50,9 +50,9 @@ def made_ready(file: str) -> Iterator[int]:
                 raise StoreError(
                     f"The queue's file {file} is damaged, and other workers have it open.",
                     kind="corrupt",
-                    hint="End them, and start again: it is then made anew from the hooks' rows, and nothing is lost.",
+                    hint="Stop them and start again. The queue is then rebuilt from the store, and nothing is lost.",
                 )
-            _set_aside(file)
+            _rename(file)
             _make(file)
             making.touch(0o600)
         yield users
@@ -65,7 +65,7 @@ def made_ready(file: str) -> Iterator[int]:
 
 
 def _has_others(users: int) -> bool:
-    """Others hold it as well. From here on this one does."""
+    """Whether other workers use the file. This one does so from now on."""
     import fcntl
 
     try:
@@ -89,7 +89,7 @@ def _make(file: str) -> None:
 
 
 def connected(file: str) -> Any:
-    """An engine with a write-ahead log, so that workers do not shut each other out."""
+    """An SQLAlchemy engine with a write-ahead log, so that workers do not block each other."""
     import sqlalchemy
 
     engine = sqlalchemy.create_engine(f"sqlite:///{file}", connect_args={"timeout": 30})
@@ -103,7 +103,7 @@ def connected(file: str) -> Any:
 
 
 def _is_damaged(file: str) -> bool:
-    """Its header, its table of contents and, where that takes no time, all of it. An empty one is a new one."""
+    """Checks the header, the schema and, if the file is small, all of it. An empty file is a new one."""
     try:
         with closing(sqlite3.connect(f"{Path(file).absolute().as_uri()}?mode=rw", uri=True, timeout=30)) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -116,7 +116,7 @@ def _is_damaged(file: str) -> bool:
         raise _unusable(file, error) from error
 
 
-def _set_aside(file: str) -> None:
+def _rename(file: str) -> None:
     name = f"{file}.broken-{time.strftime('%Y%m%d-%H%M%S')}"
     while os.path.lexists(name):
         name += "x"
@@ -124,7 +124,7 @@ def _set_aside(file: str) -> None:
         if os.path.lexists(f"{file}{suffix}"):
             Path(f"{file}{suffix}").rename(f"{name}{suffix}")
     Path(file).rename(name)
-    log.warning("the queue's file was damaged: it is now %s, and the queue is made anew from the hooks' rows", name)
+    log.warning("the queue's file was damaged: it is now %s, and the queue is rebuilt from the rows of hooks", name)
 
 
 def _unusable(file: str, error: Exception) -> StoreError:
@@ -134,5 +134,5 @@ def _unusable(file: str, error: Exception) -> StoreError:
     return StoreError(
         f"The queue's file {file} cannot be used ({why}).",
         kind=kinds.get(number or 0, "unreachable"),
-        hint="It must be a file that you may write to. Move away what is there: it is made anew, and nothing is lost.",
+        hint="It must be a file that you may write to. If you move it away, it is rebuilt, and nothing is lost.",
     )

@@ -1,19 +1,20 @@
-"""Durable work on any number of machines: each piece of it by one worker at a time, those of one key in order.
+"""Durable work on any number of machines: one worker at a time handles an item, and items of one key are in order.
 
 Theory of operation
-1. Our own rows are the truth. A handler carries one subject (a job) to its end by looking at its row first, so work
-   that is handed out twice, late or again does no harm.
-2. Jobs are claimed in our own store, as many as the worker can run (`claims.py`). Events and replies of hooks are
-   handed to DBOS, which keeps which worker has what, in which order by key, over crashes. We ask it for nothing else:
-   no counts, no deadlines, no sleeping. Each try of a subject is one workflow with one step, named after both.
-3. A worker has an id of its own and a heartbeat in our store. When one is not alive, any of the others releases what it
-   had claimed, and puts back into its queue whatever DBOS has down for it. A worker that was only asleep finds its
+1. Our own rows are the source of truth. A handler reads the row of its subject (an event, a reply) before it acts, so
+   it does no harm if the same work is handed out twice or late.
+2. Jobs are claimed in our own store, as many as the worker can run (`claims.py`). Events and replies of hooks go
+   through DBOS, which records, over crashes, which worker has which item, and keeps the items of a key in order. It is
+   used for nothing else: no counts, no deadlines, no sleeping. Each try of a subject is one workflow with one step,
+   named after the subject and the number of the try.
+3. A worker has its own id, and a heartbeat in our store. When a worker is dead, any other worker releases its claims,
+   and puts the items that DBOS has recorded for it back into the queue. A worker that was only suspended finds its
    leases gone, and writes nothing.
-4. What hooks have waiting in our rows and not in the queue yet is put there by every worker, by the same name: once.
-   A worker starts the queue engine when it first finds such work: it takes a second and then a twelfth of a core, and
-   whoever has no hooks has no use for it.
-5. A worker whose store was deleted, replaced or cut short ends: whoever started it starts it again.
-6. What an older Clew had put into its own queue of jobs stays there: the jobs are claimed by their rows.
+4. Every worker enqueues the work of hooks that is in our rows and not in the queue yet. The name of an item is the same
+   for all workers, so it is enqueued once. A worker starts the queue engine when it first finds such work, because the
+   engine takes a second to start and a twelfth of a core to run, and nobody without hooks needs it.
+5. A worker whose store was deleted, replaced or truncated ends. Whatever started the worker restarts it.
+6. Jobs that an older Clew put into its DBOS queue are ignored there: they are claimed by their rows.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.core.record import Record
 from clew.engine.durable import queue_file
-from clew.engine.durable.claims import Claims, RunClaimed, WorkerSlot
+from clew.engine.durable.claims import Claims, RunClaimed
 from clew.engine.leases import is_process_dead, now
 from clew.engine.settings import RuntimeContext
 from clew.engine.storage.async_store import AsyncStore
@@ -43,25 +44,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("clew.engine.durable.worker")
 
-QUEUE = "clew_hooks"  # what hooks set going
+QUEUE = "clew_hooks"
 WORKFLOW = "clew_work"
 APPLICATION = "clew"
-APPLICATION_VERSION = "1"  # of the shape of a workflow, not of Clew: an upgrade must not strand what is queued
-AFTER_TROUBLE_S = 2.0
-AFTER_FAULT_S = 60.0
+APPLICATION_VERSION = "1"  # of the workflow, not of Clew: after an upgrade, queued work must still run
+RETRY_S = 2.0  # after a store error
+RETRY_AFTER_FAULT_S = 60.0
 WARN_EVERY_S = 5.0
 HEARTBEAT_S = 5.0
 SILENCE_S = 30.0
-MOST_AT_ONCE = 1000  # of the events and replies that a worker holds: nearly all of them wait
+MAX_ITEMS = 1000  # events and replies that a worker has at once; nearly all of them wait
 
 
 class WorkItem(Record):
-    """A piece of work that waits in our rows."""
+    """Work that waits in our rows."""
 
     kind: str  # which handler
-    subject: str  # what of: a job's id
-    number: int  # which try of it
-    key: str  # those of one key are done one at a time and in order
+    subject: str  # the id of an event or a job
+    number: int  # which try
+    key: str  # items of one key are handled one at a time and in order
 
     @property
     def name(self) -> str:
@@ -72,18 +73,18 @@ Handler = Callable[[str], Awaitable[None]]
 
 
 class WorkerSettings(Record):
-    id: str  # unique among those that are alive, and the same after a restart
-    queue_url: str | None  # of the PostgreSQL database that holds the queue, and the store
-    queue_file: str | None = None  # when it is in a file of its own, beside the store's
-    hooks_only: bool = False  # it leaves other jobs to other workers
+    id: str  # unique among living workers, and the same after a restart
+    queue_url: str | None  # of the PostgreSQL database that holds the queue and the store
+    queue_file: str | None = None  # the queue's own file, next to the store's, if there is no such database
+    hooks_only: bool = False  # it runs only the jobs of hooks
     concurrency: int = 4
     poll_s: float = 0.5
     heartbeat_s: float = HEARTBEAT_S
-    silence_s: float = SILENCE_S  # of a worker on another machine, before it counts as dead
+    silence_s: float = SILENCE_S  # without a heartbeat, after which a worker on another machine counts as dead
 
 
 class Worker:
-    """Runs in one process; `run` returns when `stop` is set and everything has been handed back."""
+    """The only worker of its process. `run` returns when `stop` is set and all its work is back in the queues."""
 
     def __init__(
         self,
@@ -92,9 +93,9 @@ class Worker:
         settings: WorkerSettings,
         handlers: Mapping[str, Handler],
         waiting: Callable[[Store], Sequence[WorkItem]],
-        carry: RunClaimed,
+        run_claimed: RunClaimed,
     ) -> None:
-        """`handlers` and `waiting`: of what goes through the queue; `carry`: of a job that was claimed."""
+        """`waiting` reads the items for the queue, `handlers` handle them, `run_claimed` runs a claimed job."""
         self._store = async_store
         self._context = context
         self._settings = settings
@@ -105,38 +106,36 @@ class Worker:
             context.clock,
             settings.id,
             settings.concurrency,
-            partial(self._carry_surely, carry),
+            lambda job_id, slot: self._persist(partial(run_claimed, job_id, slot), job_id),
             own=not settings.hooks_only,
         )
-        self._queued: set[str] = set()  # by name: what is known to be in the queue
+        self._queued: set[str] = set()  # names of items that are in the queue
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
-        self._called: set[asyncio.Task[Any]] = set()  # by the queue, which waits for them
+        self._called: set[asyncio.Task[Any]] = set()  # calls of the queue engine, which waits for their end
         self._stopping = False
-        self._queue: contextlib.ExitStack | None = None  # what ends the queue engine; None: it has not been started
+        self._queue: contextlib.ExitStack | None = None  # closing it ends the queue engine; None: not started
         self._starting: asyncio.Future[contextlib.ExitStack] | None = None
         self._warned_at = -WARN_EVERY_S
-        self._lost: asyncio.Future[StoreError] = self._loop.create_future()  # the store's files were taken away
-        # The queue engine's own async calls would make its pool the loop's default, and shut that down with itself.
+        self._lost: asyncio.Future[StoreError] = self._loop.create_future()  # the store's files are gone
+        # The queue engine's own async calls would make its thread pool the loop's default, and later shut it down.
         self._threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="clew-queue")
 
     async def _in_thread(self, work: Callable[..., T], *given: Any) -> T:
         return await self._loop.run_in_executor(self._threads, partial(work, *given))
 
     async def run(self, stop: asyncio.Event, *, until_idle: bool = False) -> None:
-        """`until_idle`: also ends when nothing waits in our rows any more."""
+        """`until_idle`: also ends when no work is left in our rows."""
         await self._store.call(self._forget_the_dead)
         tasks: list[asyncio.Task[Any]] = []
         try:
             await self._store.call(self._sign_on)
-            tasks.append(asyncio.create_task(self._every(self._settings.poll_s, self._hand_in)))
-            tasks.append(asyncio.create_task(self._every(self._settings.poll_s, self._claim)))
-            tasks.append(asyncio.create_task(self._every(self._settings.heartbeat_s, self._beat)))
+            poll_s, heartbeat_s = self._settings.poll_s, self._settings.heartbeat_s
+            loops = [(poll_s, self._enqueue), (poll_s, self._claim), (heartbeat_s, self._beat)]
             if until_idle:
-                look = partial(self._look_whether_idle, stop)
-                tasks.append(asyncio.create_task(self._every(self._settings.poll_s, look)))
+                loops.append((poll_s, partial(self._stop_if_idle, stop)))
             stopping: asyncio.Task[Any] = asyncio.create_task(stop.wait())
-            tasks.append(stopping)
+            tasks += [stopping, *(asyncio.create_task(self._every(*each)) for each in loops)]
             await asyncio.wait({stopping, self._lost}, return_when=asyncio.FIRST_COMPLETED)
             if self._lost.done():
                 log.error("%s", await self._store.rescue())
@@ -148,7 +147,7 @@ class Worker:
             await asyncio.gather(*tasks, *self._busy, return_exceptions=True)
             await self._claims.end()
             if self._queue is None and self._starting is not None:
-                with contextlib.suppress(Exception):  # it did not start, so there is nothing to end
+                with contextlib.suppress(Exception):  # the engine did not start, so there is nothing to end
                     self._queue = await self._starting
             if self._queue is not None:
                 await self._in_thread(self._queue.close)
@@ -158,7 +157,7 @@ class Worker:
             with contextlib.suppress(StoreError):
                 await self._store.call(lambda store: store.workers.forget(self._settings.id))
 
-    async def _look_whether_idle(self, stop: asyncio.Event) -> None:
+    async def _stop_if_idle(self, stop: asyncio.Event) -> None:
         if not await self._store.call(lambda store: self._claims.any_left(store) or self._waiting(store)):
             stop.set()
 
@@ -168,13 +167,13 @@ class Worker:
                 await self._claims.until_one_ends(self._settings.poll_s)
 
     async def handle(self, kind: str, subject: str) -> None:
-        """Called by the queue. Does not return when the worker stops: what it had is not done, and goes to others."""
+        """Called by the queue engine. Does not return when the worker stops, so that another worker gets the item."""
         if kind not in self._handlers:
-            return  # a job, which an older Clew put there: it is claimed by its row
+            return  # a job that an older Clew put there: it is claimed by its row
         called = asyncio.current_task()
         assert called is not None
         self._called.add(called)
-        task = asyncio.create_task(self._persist(self._handlers[kind], subject))
+        task = asyncio.create_task(self._persist(partial(self._handlers[kind], subject), subject))
         self._busy.add(task)
         try:
             await task
@@ -186,82 +185,79 @@ class Worker:
             self._busy.discard(task)
             self._called.discard(called)
 
-    async def _carry_surely(self, carry: RunClaimed, job_id: str, slot: WorkerSlot) -> float | None:
-        return await self._persist(lambda subject: carry(subject, slot), job_id)
-
-    async def _persist(self, handler: Callable[[str], Awaitable[T]], subject: str) -> T:
-        """A store that is away for a while is no end: what was done is in it, and the handler looks."""
+    async def _persist(self, work: Callable[[], Awaitable[T]], subject: str) -> T:
+        """Repeats the work until it succeeds. It reads its rows first, so nothing is done twice."""
         while True:
             try:
-                return await handler(subject)
+                return await work()
             except StoreError as error:
-                self._warn_of(error)
+                self._report(error)
                 _raise_if_cancelled(error)
-                await asyncio.sleep(AFTER_TROUBLE_S)
-            except Exception as error:  # the queue takes it for done otherwise, and our row would wait for ever
+                await asyncio.sleep(RETRY_S)
+            except Exception as error:  # otherwise the queue would consider it done, and our row would wait forever
                 _raise_if_cancelled(error)
                 log.exception("a fault in Clew itself; %s is tried again", subject)
-                await asyncio.sleep(AFTER_FAULT_S)
+                await asyncio.sleep(RETRY_AFTER_FAULT_S)
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             try:
                 await work()
             except StoreError as error:
-                self._warn_of(error)
+                self._report(error)
             except Exception as error:
                 self._warn(f"the queue could not be reached: {_first_line(error)}")
                 log.debug("the queue could not be reached", exc_info=True)
             await asyncio.sleep(seconds)
 
-    def _warn_of(self, error: StoreError) -> None:
+    def _report(self, error: StoreError) -> None:
         if error.kind != "lost":
             self._warn(f"the store: {error.message}")
         elif not self._lost.done():
             self._lost.set_result(error)
 
-    def _warn(self, words: str) -> None:
-        """Now and then: all that this worker does meets the same trouble, several times a second."""
+    def _warn(self, message: str) -> None:
+        """At most every WARN_EVERY_S: everything that this worker does gets the same error, several times a second."""
         now = self._loop.time()
         if now - self._warned_at >= WARN_EVERY_S:
             self._warned_at = now
-            log.warning("%s", words)
+            log.warning("%s", message)
 
     async def _start_queue(self) -> None:
         if self._queue is None:
             if self._starting is None:
                 self._starting = asyncio.ensure_future(self._in_thread(_launch, self, self._settings))
             try:
-                self._queue = await asyncio.shield(self._starting)  # if cancelled, it goes on, and `run` ends it
+                self._queue = await asyncio.shield(self._starting)  # a cancelled start continues, and `run` ends it
             except Exception:
                 self._starting = None
                 raise
 
-    async def _hand_in(self) -> None:
+    async def _enqueue(self) -> None:
         waiting = await self._store.call(self._waiting)
         if waiting:
             await self._start_queue()
-        for work in waiting:
-            if work.name not in self._queued:
+        for item in waiting:
+            if item.name not in self._queued:
                 from dbos import DBOS
 
                 options: EnqueueOptions = {
                     "workflow_name": WORKFLOW,
                     "queue_name": QUEUE,
-                    "workflow_id": work.name,
-                    "queue_partition_key": work.key,
+                    "workflow_id": item.name,
+                    "queue_partition_key": item.key,
                 }
-                await self._in_thread(DBOS.enqueue_workflow_with_options, options, work.kind, work.subject)
-        self._queued = {work.name for work in waiting}
+                await self._in_thread(DBOS.enqueue_workflow_with_options, options, item.kind, item.subject)
+        self._queued = {item.name for item in waiting}
 
     async def _beat(self) -> None:
-        if not await self._store.call(self._is_known):
-            await self._store.call(self._sign_on)
+        def beat(store: Store) -> None:
+            if not store.workers.beat(self._settings.id, now(store, self._context)):
+                self._sign_on(store)  # the others considered it dead
+
+        await self._store.call(beat)
         await self._claims.check()
         await self._take_over()
-
-    def _is_known(self, store: Store) -> bool:
-        return store.workers.beat(self._settings.id, now(store, self._context))
 
     def _sign_on(self, store: Store) -> None:
         at = now(store, self._context)
@@ -271,7 +267,7 @@ class Worker:
         )
 
     async def _take_over(self) -> None:
-        """What the queue has down for a worker that is not alive goes back into it."""
+        """Puts items that DBOS has recorded for a dead worker back into the queue."""
         alive = await self._store.call(self._forget_the_dead)
         if self._queue is None:
             return
@@ -283,13 +279,12 @@ class Worker:
                 await self._in_thread(partial(DBOS.resume_workflow, workflow.workflow_id, queue_name=QUEUE))
 
     def _forget_the_dead(self, store: Store) -> set[str]:
-        """The workers that are alive; the others are forgotten."""
+        """Removes the dead workers, and returns the ids of the living ones."""
         alive = set()
         for worker in store.workers.all():
-            heard = worker.heartbeat_at + self._settings.silence_s
-            if not is_process_dead(store, worker.owner, heard, self._context) or not store.workers.forget_silent(
-                worker
-            ):
+            alive_until = worker.heartbeat_at + self._settings.silence_s
+            is_dead = is_process_dead(store, worker.owner, alive_until, self._context)
+            if not is_dead or not store.workers.forget_silent(worker):
                 alive.add(worker.id)
         return alive
 
@@ -315,21 +310,21 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
 
 
-_running: Worker | None = None  # the queue engine has one instance a process, and so have we
+_running: Worker | None = None  # one per process, because the queue engine has one instance per process
 
 
 @cache
 def _register() -> None:
     from dbos import DBOS
 
-    logging.getLogger("dbos").addFilter(lambda record: not record.exc_info)  # such an error is raised as well
+    logging.getLogger("dbos").addFilter(lambda record: not record.exc_info)  # such an error is also raised
 
     @DBOS.step(name="clew_handle")
     async def handle(kind: str, subject: str) -> None:
         worker = _running
         assert worker is not None
-        there = asyncio.run_coroutine_threadsafe(worker.handle(kind, subject), worker._loop)
-        await asyncio.wrap_future(there)
+        handled = asyncio.run_coroutine_threadsafe(worker.handle(kind, subject), worker._loop)
+        await asyncio.wrap_future(handled)
 
     @DBOS.workflow(name=WORKFLOW, max_recovery_attempts=None)
     async def work(kind: str, subject: str) -> None:
@@ -337,7 +332,7 @@ def _register() -> None:
 
 
 def _launch(worker: Worker, settings: WorkerSettings) -> contextlib.ExitStack:
-    """Starts the queue engine. What it returns ends it."""
+    """Starts the queue engine. Closing the returned stack ends it."""
     global _running
     from dbos import DBOS
 
@@ -346,19 +341,19 @@ def _launch(worker: Worker, settings: WorkerSettings) -> contextlib.ExitStack:
     file = settings.queue_file
     with (
         contextlib.ExitStack() as started,
-        queue_file.made_ready(file) if file is not None else contextlib.nullcontext() as users,
-        _reached(),
+        queue_file.prepared(file) if file is not None else contextlib.nullcontext() as users,
+        _reachable(),
     ):
         if users is not None:
             started.callback(os.close, users)
-        started.callback(_end)
+        started.callback(DBOS.destroy, workflow_completion_timeout_sec=0)
         DBOS(config=_config(settings))
         DBOS.listen_queues((QUEUE,))
         DBOS.launch()
         DBOS.register_queue(
             QUEUE,
             partition_concurrency=1,
-            worker_concurrency=MOST_AT_ONCE,
+            worker_concurrency=MAX_ITEMS,
             polling_interval_sec=settings.poll_s,
             on_conflict="always_update",
         )
@@ -366,7 +361,7 @@ def _launch(worker: Worker, settings: WorkerSettings) -> contextlib.ExitStack:
 
 
 @contextlib.contextmanager
-def _reached() -> Iterator[None]:
+def _reachable() -> Iterator[None]:
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
@@ -375,7 +370,7 @@ def _reached() -> Iterator[None]:
         raise StoreError(
             f"The queue's database cannot be reached ({_first_line(error)}).",
             kind="unreachable",
-            hint="See that its server runs, and start the worker again.",
+            hint="Check that its server runs, and start the worker again.",
         ) from error
 
 
@@ -384,11 +379,3 @@ def _raise_if_cancelled(error: Exception) -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError from error
-
-
-def _end() -> None:
-    global _running
-    from dbos import DBOS
-
-    DBOS.destroy(workflow_completion_timeout_sec=0)
-    _running = None
