@@ -40,7 +40,7 @@ deliveries = count(1)
 
 
 def repository(stage: Stage) -> HookProject:
-    """`alice/maze`, and a boss that is woken by its issues and by comments on them."""
+    """The repository `alice/maze`, and an agent `boss` that its issues and comments start."""
     return HookProject(stage, SETTINGS)
 
 
@@ -70,7 +70,7 @@ async def send(http: httpx.AsyncClient, name: str, payload: Any = None, **more: 
 
 
 async def received(http: httpx.AsyncClient, name: str, payload: Any = None) -> str:
-    """The id of the event."""
+    """Sends the message and returns the id of its event."""
     response = await send(http, name, payload)
     assert (response.status_code, response.json()["state"]) == (202, "received"), response.text
     return str(response.json()["id"])
@@ -83,16 +83,16 @@ async def event(daemon: LocalDaemon, event_id: str) -> Any:
 
 
 async def until_handled(daemon: LocalDaemon, event_id: str) -> Any:
-    """The event, when somebody has judged it. Nothing tells of that, so it is looked at again and again."""
+    """The event, as soon as a worker has handled it. Nothing notifies about that, so it is polled."""
     end = time.monotonic() + LIMIT_S
     while (found := await event(daemon, event_id))["state"] == "received":
-        assert time.monotonic() < end, f"nobody dealt with it: {daemon.log if isinstance(daemon, ServeProcess) else ''}"
+        assert time.monotonic() < end, f"nobody handled it: {daemon.log if isinstance(daemon, ServeProcess) else ''}"
         await asyncio.sleep(0.1)
     return found
 
 
-async def carried_out(daemon: LocalDaemon, event_id: str) -> Any:
-    """The one job of the event, when it is over."""
+async def ended_job(daemon: LocalDaemon, event_id: str) -> Any:
+    """The one job of the event, after it has ended."""
     found = await until_handled(daemon, event_id)
     assert found["state"] == "dispatched", found
     [job_id] = found["jobs"]

@@ -1,5 +1,5 @@
 """For Schemathesis: requests that are meant to be valid name an existing directory, agent, job and review, so that they
-reach the code behind the validation. The job is over: the events of one that waits for a worker never end."""
+reach the code behind the validation. The job has ended: the event stream of a waiting job never ends."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def map_case(_context: Any, case: Any) -> Any:
         case.operation.path == "/api/jobs/{job}/retry"
         and (case.path_parameters or {}).get("job") == os.environ["FUZZ_JOB"]
     ):
-        case.path_parameters = {"job": "nobody"}  # the job stays over
+        case.path_parameters = {"job": "nobody"}  # the job must not be started again
     if case.method.upper() == "DELETE" and (case.path_parameters or {}).get("thread") == os.environ["FUZZ_KEPT"]:
-        case.path_parameters = {"thread": "nobody"}  # the review is needed up to the end
+        case.path_parameters = {"thread": "nobody"}  # the review must not be deleted
     if "{review}" in case.operation.path and _is_well_formed(case):
         case.path_parameters = {**case.path_parameters, "review": os.environ["FUZZ_REVIEW"]}
     return case

@@ -1,4 +1,4 @@
-"""A daemon whose database was deleted, replaced or cut short accepts nothing, says so, and loses nothing silently."""
+"""A daemon whose database was deleted, replaced or truncated accepts nothing, says so, and loses nothing silently."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOST = "The store was deleted, replaced or truncated while the daemon was runnin
 
 
 async def unhealthy(daemon: ServeProcess) -> Any:
-    """What /healthz answers once it fails."""
+    """The first failing response of /healthz."""
     while (answer := await daemon.http.get("/healthz")).status_code == 200:
         await asyncio.sleep(0.02)
     return answer

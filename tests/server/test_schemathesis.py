@@ -1,6 +1,6 @@
 """Schemathesis on the OpenAPI document: no 5xx, no undocumented status, content type or header, no invalid data taken.
 
-Against a real `clew serve` on the scripted agent: whatever it starts says `ack` and ends.
+It runs against a real `clew serve` with the scripted agent, whose every run answers `ack` and ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.rest
 
 LIMIT_S = 200  # the machine may be busy
 HOOKS = Path(__file__).with_name("fuzz_hooks.py")
-# A value of a valid format may still name nothing (positive_data_acceptance), such as a turn of an existing thread
+# A valid value may still name nothing that exists (positive_data_acceptance), such as a turn of an existing thread
 # (ensure_resource_availability); and there is only one user (object_level_authorization).
 EXCLUDED = "positive_data_acceptance,ensure_resource_availability,object_level_authorization"
 CONFIG = f"""\

@@ -1,4 +1,4 @@
-"""`clew serve`: one line, one token, one store; and how it ends."""
+"""`clew serve`: the line that it prints, its token, its store, and how it ends."""
 
 from __future__ import annotations
 
@@ -266,8 +266,8 @@ def test_a_token_file_that_cannot_be_read_is_one_clear_line(scripted: Stage) -> 
 
 
 @pytest.mark.rest
-async def test_nothing_runs_outside_of_its_roots(scripted: Stage, start_daemon: Callable[..., ServeProcess]) -> None:
-    """Neither what another daemon left queued, nor what is asked, retried or answered once a link leads out."""
+async def test_nothing_runs_outside_its_roots(scripted: Stage, start_daemon: Callable[..., ServeProcess]) -> None:
+    """Neither what another daemon left queued, nor what is asked, retried or answered after a link leads out."""
     root = scripted.folder / "root"
     (root / "in").mkdir(parents=True)
     first = start_daemon(scripted)

@@ -95,7 +95,7 @@ async def test_a_second_daemon_of_a_home_names_the_first(
 @pytest.mark.process
 def test_a_daemon_is_registered_as_long_as_it_lives(tmp_path: Path) -> None:
     (tmp_path / "serving").mkdir()
-    (tmp_path / "serving" / "12345").write_text("7421\n")  # of a daemon that was killed
+    (tmp_path / "serving" / "12345").write_text("7421\n")  # left by a daemon that was killed
     asked = "import pathlib, sys; from clew.server.daemon_registry import running_daemons; "
     asked += "print(running_daemons(pathlib.Path(sys.argv[1])))"
 

@@ -1,4 +1,4 @@
-"""A database that is stopped while clients follow events: a line in the log, a proper end, and no event twice."""
+"""The database stops while clients follow events: a line in the log, a proper end of the stream, and no event twice."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_clients_are_disconnected_properly_and_reconnect_when_the_database
     address = f"ws://127.0.0.1:{daemon.port}/api/live"
     headers = {"Authorization": f"Bearer {daemon.token}"}
     heard: list[Any] = []
-    async for event in daemon.events(run_id):  # ends by itself: a stream that is cut off raises
+    async for event in daemon.events(run_id):  # this would raise if the stream did not end properly
         heard.append(event["seq"])
         own.stop()
     assert heard == [1]

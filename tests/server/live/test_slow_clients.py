@@ -69,7 +69,7 @@ class SocketDaemon:
         return [each.transport.get_write_buffer_size() for each in self.state.connections]
 
     async def until(self, *, stuck: int) -> None:
-        """Waits until so many clients do not read. Only the size of their buffers shows it."""
+        """Waits until that many clients do not read, which only the size of their buffers shows."""
         async with asyncio.timeout(60):
             while sum(held > 0 for held in self.held()) < stuck:
                 await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""What is wrong with a request is a sentence, with a hint what to do."""
+"""The error of an invalid request is a sentence, with a hint that says what to do."""
 
 from __future__ import annotations
 

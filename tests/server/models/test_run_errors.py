@@ -1,4 +1,4 @@
-"""How a run ended, over HTTP: a code, a message and a hint that fit a page, also with its turn."""
+"""The error of a run over HTTP has a code, a message and a hint that fit a page, also with its turn."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ FORGES = [forge.value for forge in Forge]
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
-    """It keeps what it hears, and leaves the work to others."""
+    """A daemon that stores events and runs no jobs."""
     folder = tmp_path_factory.mktemp("hooks")
     with ModelApi() as api:
         stage = Stage(folder, api, scripted_agent.install(folder / "agent"))
@@ -43,7 +43,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
 
 @pytest.fixture
 async def forge(site: ServeProcess) -> AsyncIterator[httpx.AsyncClient]:
-    """Somebody without a token. What it is answered is held against the document."""
+    """A client without a token. The responses are checked against the OpenAPI document."""
     if site._contract is None:
         async with site.client() as known:
             site.http = known
@@ -62,7 +62,7 @@ async def stored(site: ServeProcess) -> list[Any]:
 class TestAccepted:
     @pytest.mark.rest
     @pytest.mark.parametrize("name", FORGES)
-    async def test_every_payload_is_kept_or_left_before_it_is_answered(
+    async def test_every_payload_is_stored_or_ignored_before_it_is_answered(
         self, site: ServeProcess, forge: httpx.AsyncClient, name: str
     ) -> None:
         for what, kind in KIND_OF[name].items():
@@ -78,7 +78,7 @@ class TestAccepted:
             assert (kept["forge"], kept["kind"], kept["repo"], kept["state"]) == (name, kind, "alice/maze", "received")
 
     @pytest.mark.parametrize("name", ["github.ping.ping", "github.star.created", "gitea.repository.created"])
-    async def test_what_is_nothing_to_us_is_answered_and_not_kept(
+    async def test_an_event_of_no_use_is_answered_and_not_stored(
         self, site: ServeProcess, forge: httpx.AsyncClient, name: str
     ) -> None:
         before = await stored(site)
@@ -91,7 +91,7 @@ class TestAccepted:
         assert (answer.status_code, answer.json()["state"]) == (202, "ignored")
 
     @pytest.mark.parametrize("name", FORGES)
-    async def test_what_is_told_twice_is_kept_once(
+    async def test_an_event_that_is_sent_twice_is_stored_once(
         self, site: ServeProcess, forge: httpx.AsyncClient, name: str
     ) -> None:
         first = await send(forge, f"{name}.issues.opened", delivery=f"twice-{name}")
@@ -102,7 +102,7 @@ class TestAccepted:
         assert [each.json() for each in again] == [{"id": None, "state": "duplicate"}] * 3
         assert await stored(site) == before
 
-    async def test_of_many_at_once_with_one_delivery_id_one_is_kept(
+    async def test_of_many_messages_at_once_with_one_delivery_id_one_is_stored(
         self, site: ServeProcess, forge: httpx.AsyncClient
     ) -> None:
         before = len(await stored(site))
@@ -112,7 +112,7 @@ class TestAccepted:
         assert len(await stored(site)) == before + 1
 
     @pytest.mark.parametrize("name", FORGES)
-    async def test_the_same_signed_words_under_another_delivery_id_are_no_news(
+    async def test_the_same_signed_message_under_another_delivery_id_is_a_duplicate(
         self, site: ServeProcess, forge: httpx.AsyncClient, name: str
     ) -> None:
         """The id is in a header, which is not signed: anyone who has seen a message could send it again."""
@@ -127,10 +127,10 @@ class TestAccepted:
         assert await stored(site) == before
 
     @pytest.mark.parametrize("name", ["gitea", "forgejo"])
-    async def test_nor_are_they_in_another_wrapping(
+    async def test_the_same_signed_message_in_another_encoding_is_a_duplicate(
         self, site: ServeProcess, forge: httpx.AsyncClient, name: str
     ) -> None:
-        """These sign the JSON, and it may travel in a form, in which every letter may be written in two ways."""
+        """These forges sign the JSON, which may be sent in a form, where every letter can be written in two ways."""
         path, body, headers = message(f"{name}.issues.opened")
         assert (await forge.post(path, content=body, headers=headers)).json()["state"] == "received"
         before = await stored(site)
@@ -155,7 +155,7 @@ class TestAccepted:
         assert answer.json()["state"] == "received"
         assert (await event(site, answer.json()["id"]))["title"] == "The longer exit is taken"
 
-    async def test_it_comes_from_anywhere_but_to_a_name_of_ours(
+    async def test_a_message_may_come_from_any_origin_but_only_to_a_host_name_of_ours(
         self, site: ServeProcess, forge: httpx.AsyncClient
     ) -> None:
         for headers, status in (
@@ -170,7 +170,7 @@ class TestAccepted:
 
 class TestSignature:
     @pytest.mark.parametrize("name", FORGES)
-    async def test_a_wrong_or_missing_one_is_refused_before_the_body_is_read(
+    async def test_a_wrong_or_missing_signature_is_refused_before_the_body_is_parsed(
         self, site: ServeProcess, forge: httpx.AsyncClient, name: str
     ) -> None:
         before = await stored(site)
@@ -199,13 +199,13 @@ class TestSignature:
         assert await stored(site) == before
         assert (await forge.post(path, content=body, headers=headers)).status_code == 202, "the right one is accepted"
 
-    async def test_a_token_is_no_signature(self, site: ServeProcess, forge: httpx.AsyncClient) -> None:
+    async def test_a_token_is_not_a_signature(self, site: ServeProcess, forge: httpx.AsyncClient) -> None:
         path, body, headers = message("github.issues.opened")
         del headers["x-hub-signature-256"]
         known = {"Authorization": f"Bearer {site.token}"}
         assert (await forge.post(path, content=body, headers=headers | known)).status_code == 401
 
-    async def test_without_a_secret_nobody_is_heard(self, scripted: Stage) -> None:
+    async def test_without_a_secret_no_message_is_accepted(self, scripted: Stage) -> None:
         with serve_process(scripted, CLEW_GITHUB_SECRET="", CLEW_GITEA_SECRET="gitea-dummy-secret") as made:
             async with made.client(known=False) as stranger:
                 answer = await send(stranger, "github.issues.opened")
@@ -239,7 +239,7 @@ class TestMalformed:
             (json.dumps({"repository": {"full_name": "../.."}, "sender": {"login": "bob"}}).encode(), "owner/name"),
         ],
     )
-    async def test_what_is_malformed_is_a_400_that_quotes_nothing_of_it(
+    async def test_a_malformed_message_is_a_400_that_does_not_quote_it(
         self, site: ServeProcess, forge: httpx.AsyncClient, body: bytes, words: str
     ) -> None:
         before = await stored(site)
@@ -256,18 +256,20 @@ class TestMalformed:
         assert (answer.status_code, "delivery id" in answer.json()["detail"]) == (400, True)
         assert (await send(forge, "github.ping.ping", headers={"x-github-delivery": delivery})).status_code == 400
 
-    async def test_a_huge_one_is_refused_before_it_is_read(self, site: ServeProcess) -> None:
+    async def test_a_huge_message_is_refused_before_it_is_read(self, site: ServeProcess) -> None:
         too_long = head(site, "POST", "/hooks/github", f"Content-Length: {MAX_HOOK_BYTES + 1}")
         answer = await raw(site, too_long)
         assert (status_of(answer), problem_of(answer)["code"]) == (413, "too_large")
         assert "25 MB" in str(problem_of(answer)["detail"])
 
-    async def test_a_huge_one_in_chunks_is_refused_as_well(self, site: ServeProcess) -> None:
+    async def test_a_huge_chunked_message_is_refused_too(self, site: ServeProcess) -> None:
         chunk = b"%x\r\n%s\r\n" % (1_000_000, b"x" * 1_000_000)
         answer = await raw(site, head(site, "POST", "/hooks/github", "Transfer-Encoding: chunked"), *[chunk] * 26)
         assert not answer or status_of(answer) == 413
 
-    async def test_what_github_sends_at_most_is_heard(self, site: ServeProcess, forge: httpx.AsyncClient) -> None:
+    async def test_the_largest_message_of_github_is_accepted(
+        self, site: ServeProcess, forge: httpx.AsyncClient
+    ) -> None:
         payload = payload_of("github.issues.opened")
         payload["padding"] = "x" * (MAX_HOOK_BYTES - 100_000)
         kept = await event(site, await received(forge, "github.issues.opened", payload))
@@ -382,7 +384,7 @@ class TestNothingElseOpens:
             answer = await client.request(method, "/hooks/gitea")
             assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
 
-    async def test_no_websocket_comes_in_by_it(self, site: ServeProcess) -> None:
+    async def test_its_address_accepts_no_websocket(self, site: ServeProcess) -> None:
         _, _, headers = message("github.issues.opened")
         with pytest.raises(InvalidStatus) as refused:
             await websockets.connect(f"ws://127.0.0.1:{site.port}/hooks/github", additional_headers=headers, proxy=None)

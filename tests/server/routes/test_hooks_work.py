@@ -1,4 +1,4 @@
-"""What becomes of a hook: the daemon that received it works on it, across kills and restarts, and reports it."""
+"""The daemon that received a hook's event runs its jobs, across kills and restarts, and reports the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clew.store.rows.hooks import HookKey
 from clew.testing.stage import MODEL, Stage
 from hooks.test_forge_events import payload_of
 from server.daemons import LocalDaemon, ServeProcess, local_daemon
-from server.forge import SECRETS, SETTINGS, carried_out, received, repository, until_handled
+from server.forge import SECRETS, SETTINGS, ended_job, received, repository, until_handled
 from server.routes.test_metrics import scraped, value
 from server.test_serve_start import run
 
@@ -39,19 +39,19 @@ def commented(words: str) -> dict[str, Any]:
 
 
 @pytest.mark.rest
-async def test_a_signed_message_wakes_the_agent_and_the_next_one_finds_it_again(
+async def test_a_signed_message_starts_the_agent_and_the_next_one_resumes_its_session(
     scripted: Stage, start_daemon: StartDaemon
 ) -> None:
     repository(scripted)
     daemon = start_daemon(scripted, **SECRETS)
     await daemon.load_contract()
     async with daemon.client(known=False) as forge:
-        first = await carried_out(daemon, await received(forge, "gitea.issues.opened", opened()))
+        first = await ended_job(daemon, await received(forge, "gitea.issues.opened", opened()))
         assert (first["status"], first["key"], first["runs"]) == ("succeeded", KEY, 1)
         assert "SKILL: you are boss of alice/maze" in scripted.prompt
         assert Path(first["cwd"]).is_relative_to(scripted.clew_home / "worktrees")
 
-        second = await carried_out(
+        second = await ended_job(
             daemon, await received(forge, "gitea.issue_comment.created", commented("Try the left door."))
         )
     assert (second["status"], second["thread_id"]) == ("succeeded", first["thread_id"])
@@ -82,14 +82,16 @@ async def test_a_daemon_that_is_killed_after_its_answer_leaves_the_event_to_the_
         told = [await received(forge, "gitea.issues.opened", opened(number=number)) for number in (4, 5)]
         daemon.kill()
     daemon.restart()
-    done = [await carried_out(daemon, each) for each in told]
+    done = [await ended_job(daemon, each) for each in told]
     assert [job["status"] for job in done] == ["succeeded", "succeeded"]
     assert [job["key"] for job in done] == [KEY, "boss:alice/maze:5"]
     assert len((await daemon.get("/api/jobs"))["items"]) == 2, "neither lost nor twice"
 
 
 @pytest.mark.rest
-async def test_a_daemon_that_ends_hands_back_what_goes_on(scripted: Stage, start_daemon: StartDaemon) -> None:
+async def test_a_daemon_that_ends_returns_its_running_jobs_to_the_queue(
+    scripted: Stage, start_daemon: StartDaemon
+) -> None:
     repository(scripted)
     daemon = start_daemon(scripted, **SECRETS)
     async with daemon.client(known=False) as forge:
@@ -100,13 +102,13 @@ async def test_a_daemon_that_ends_hands_back_what_goes_on(scripted: Stage, start
     scripted.api.release()
     assert not scripted.processes()
     daemon.restart()
-    job = await carried_out(daemon, told)
+    job = await ended_job(daemon, told)
     assert ([job["id"]], job["status"], job["runs"]) == (found["jobs"], "succeeded", 2)
     assert "Traceback" not in daemon.log
 
 
 @pytest.mark.rest
-async def test_a_reset_says_whether_there_was_a_session_and_the_next_event_starts_afresh(
+async def test_a_reset_says_whether_there_was_a_session_and_the_next_event_starts_a_fresh_one(
     scripted: Stage, start_daemon: StartDaemon
 ) -> None:
     repository(scripted)
@@ -114,11 +116,11 @@ async def test_a_reset_says_whether_there_was_a_session_and_the_next_event_start
     await daemon.load_contract()
     assert await daemon.post("/reset", BOSS, 200) == {"dropped": False}
     async with daemon.client(known=False) as forge:
-        first = await carried_out(daemon, await received(forge, "gitea.issues.opened", opened()))
+        first = await ended_job(daemon, await received(forge, "gitea.issues.opened", opened()))
         assert await daemon.post("/reset", BOSS | {"repo": "Alice/Maze"}, 200) == {"dropped": True}
         assert await daemon.post("/reset", BOSS, 200) == {"dropped": False}
         assert (await daemon.get("/api/hooks/sessions"))["items"] == []
-        second = await carried_out(daemon, await received(forge, "gitea.issue_comment.created", commented("And now?")))
+        second = await ended_job(daemon, await received(forge, "gitea.issue_comment.created", commented("And now?")))
     assert "SKILL" in scripted.prompt
     assert scripted.launches[-1].resumes is None
     assert second["thread_id"] != first["thread_id"]
@@ -129,7 +131,7 @@ async def test_a_reset_says_whether_there_was_a_session_and_the_next_event_start
 
 
 @pytest.mark.rest
-async def test_what_nobody_is_woken_by_says_why(scripted: Stage, start_daemon: StartDaemon) -> None:
+async def test_an_event_that_starts_no_agent_says_why(scripted: Stage, start_daemon: StartDaemon) -> None:
     repository(scripted)
     daemon = start_daemon(scripted, **SECRETS)
     stranger, elsewhere = opened(), opened()
@@ -158,7 +160,7 @@ async def test_what_nobody_is_woken_by_says_why(scripted: Stage, start_daemon: S
         (SETTINGS, ["--work"], {"CLEW_SERVE_WORK": "3"}, 3),
     ],
 )
-async def test_how_many_jobs_a_daemon_works_on_and_which(
+async def test_how_many_jobs_a_daemon_runs_and_which(
     scripted: Stage, start_daemon: StartDaemon, settings: str, args: list[str], given: dict[str, str], most: int
 ) -> None:
     repository(scripted).write(settings)
@@ -173,9 +175,9 @@ async def test_how_many_jobs_a_daemon_works_on_and_which(
         assert (done["result"], done["no_worker"]) == ("done", None)
         return
     assert job["no_worker"] == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
-    if settings == SETTINGS and most:  # what hooks make is carried out, and the job that is older is not
+    if settings == SETTINGS and most:  # the job of a hook is run, and the older submitted job is not
         async with daemon.client(known=False) as forge:
-            hooked = await carried_out(daemon, await received(forge, "gitea.issues.opened", opened()))
+            hooked = await ended_job(daemon, await received(forge, "gitea.issues.opened", opened()))
         assert (hooked["status"], hooked["no_worker"]) == ("succeeded", None)
     listed = await daemon.get("/api/jobs")
     assert (listed["workers"], listed["items"][-1]["status"]) == (0, "queued")
@@ -183,7 +185,7 @@ async def test_how_many_jobs_a_daemon_works_on_and_which(
     assert ("no rules for hooks; --work runs other jobs" in daemon.log) == (settings == NO_RULES and most > 0)
 
 
-def test_a_worker_for_no_job_at_all_is_refused(scripted: Stage) -> None:
+def test_a_worker_that_may_run_no_job_is_refused(scripted: Stage) -> None:
     refused = run(scripted, "--port", "0", "--work", CLEW_SERVE_WORK="0")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "serve.worker is true, and serve.work is 0" in refused.stderr
@@ -200,7 +202,7 @@ def test_a_skill_that_is_missing_is_found_at_the_start(scripted: Stage) -> None:
 
 
 @pytest.mark.parametrize("broken", ["[hooks]\nrulez = 1\n", "hooks = 3\n", "[[hooks.rules]]\nagent = 'nobody'\n"])
-def test_broken_settings_of_hooks_stop_the_daemon_and_nobody_else(scripted: Stage, broken: str) -> None:
+def test_invalid_settings_of_hooks_stop_only_the_daemon(scripted: Stage, broken: str) -> None:
     scripted.clew_home.mkdir(mode=0o700)
     (scripted.clew_home / "clew.toml").write_text(broken)
     refused = run(scripted, "--port", "0")
@@ -221,7 +223,7 @@ async def test_sessions_and_events_are_counted(scripted: Stage, start_daemon: St
     elsewhere = opened()
     elsewhere["repository"]["full_name"] = "alice/other"
     async with daemon.client(known=False) as forge:
-        await carried_out(daemon, await received(forge, "gitea.issues.opened", opened()))
+        await ended_job(daemon, await received(forge, "gitea.issues.opened", opened()))
         await until_handled(daemon, await received(forge, "gitea.issues.opened", elsewhere))
     place = {"repo": "alice/maze", "agent": "boss", "state": "resumable"}
     assert (await daemon.get("/api/stats"))["hooks"] == {
@@ -239,10 +241,8 @@ async def test_sessions_and_events_are_counted(scripted: Stage, start_daemon: St
 
 
 @pytest.mark.rest
-async def test_settings_are_shown_and_hooks_count_as_used_once_there_is_something(
-    daemon: LocalDaemon, scripted: Stage
-) -> None:
-    """What the page needs to know whether to show them at all."""
+async def test_settings_are_shown_and_say_whether_hooks_are_used(daemon: LocalDaemon, scripted: Stage) -> None:
+    """The page shows hooks only when they are used."""
     settings = await daemon.get("/api/hooks/settings")
     assert (settings["is_used"], settings["work"], settings["rules"]) == (False, 0, [])
     assert {each["forge"]: each["has_secret"] for each in settings["forges"]} == {
@@ -257,7 +257,7 @@ async def test_settings_are_shown_and_hooks_count_as_used_once_there_is_somethin
     assert (session["key"], session["state"], session["last_event"]) == (KEY, "fresh", None)
 
 
-async def test_missed_clean_ups_are_made_up_for(scripted: Stage) -> None:
+async def test_missed_clean_ups_are_done_after_the_start(scripted: Stage) -> None:
     async with local_daemon(scripted) as daemon:
         assert daemon.shared is not None
         client = daemon.shared.client
@@ -269,7 +269,7 @@ async def test_missed_clean_ups_are_made_up_for(scripted: Stage) -> None:
 
 
 async def a_session(daemon: LocalDaemon, *, used_at: float) -> None:
-    """A key as it stands in the store after an event of long ago."""
+    """A session key in the store, as an event of long ago left it."""
     assert daemon.shared is not None
     made = await daemon.thread("boss-alice-maze-4")
     key = HookKey(KEY, "boss", "alice/maze", 4, "gitea", made["id"], None, used_at, used_at)
@@ -277,7 +277,7 @@ async def a_session(daemon: LocalDaemon, *, used_at: float) -> None:
 
 
 @pytest.mark.rest
-async def test_an_agent_that_will_not_end_does_not_hold_the_daemon_up(
+async def test_an_agent_that_ignores_signals_does_not_delay_the_shutdown(
     scripted: Stage, start_daemon: StartDaemon
 ) -> None:
     repository(scripted)

@@ -48,12 +48,14 @@ def mixed(thread: str, owner: Owner) -> list[Run]:
         run(1, 20_000, 0.5, 0.5, 0.5, reason="first_turn", outcome="success"),
         run(2, 20_000, 0.125, 0.75, 0.125, **resumed),
         run(3, 20_000, 0.125, None, None, **resumed),  # stored by an older version: it has no estimate
-        run(4, 20_001, 0.375, 0.375, 0.0625, reason="worn_out", outcome="success"),  # resumed plainly, it cost less
+        # a plain resume would have cost less
+        run(4, 20_001, 0.375, 0.375, 0.0625, reason="worn_out", outcome="success"),
         run(5, 20_001, 0.25, 0.25, 0.25, reason="rejected", fallback=True, outcome="success"),
         run(6, 20_001, 0.0625, 0.5, 0.125, session_resumed=True, outcome="failed"),
         run(7, 20_002, 0.03125, 0.25, 0.0625, session_resumed=True, outcome="cancelled"),
-        run(8, 20_002, 0.0, None, None, usage=NO_USAGE, outcome="cancelled", started_at=None),  # while it was queued
-        run(9, 20_002, 0.0, 0.0, None, agent="codex", **resumed),  # which reports no price
+        # cancelled while it was queued
+        run(8, 20_002, 0.0, None, None, usage=NO_USAGE, outcome="cancelled", started_at=None),
+        run(9, 20_002, 0.0, 0.0, None, agent="codex", **resumed),  # codex reports no price
         run(10, 20_002, 0.0, None, None, usage=NO_USAGE, status=RunStatus.RUNNING, owner=owner, ended_at=None),
     ]
 

@@ -1,4 +1,4 @@
-"""Jobs over HTTP: the calls, the events of all runs, the roots. The client beside the server carries them out."""
+"""Jobs over HTTP: the calls, the events of all runs, the roots. The daemon's own client runs them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ async def submitted(daemon: LocalDaemon, prompt: str, **more: Any) -> Any:
     return await daemon.post("/api/jobs", body, 201)
 
 
-async def carried_out(daemon: LocalDaemon, job: Any) -> Any:
-    """By this process, as `submit --wait` does."""
+async def ended_job(daemon: LocalDaemon, job: Any) -> Any:
+    """Runs the job in this process, as `submit --wait` does, and returns it."""
     assert daemon.shared is not None
     await daemon.shared.client.carry_out(job["id"])
     return await daemon.get(f"/api/jobs/{job['id']}")
 
 
 @asynccontextmanager
-async def carrying_out(daemon: LocalDaemon, job: Any) -> AsyncIterator[None]:
+async def running_job(daemon: LocalDaemon, job: Any) -> AsyncIterator[None]:
     assert daemon.shared is not None
     task = asyncio.create_task(daemon.shared.client.carry_out(job["id"]))
     try:
@@ -42,8 +42,10 @@ async def carrying_out(daemon: LocalDaemon, job: Any) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def told(daemon: LocalDaemon, job: Any, *, after: str | None = None, by: str = "header") -> list[dict[str, str]]:
-    """Every server-sent event to the end of the stream, as its fields."""
+async def sse_events(
+    daemon: LocalDaemon, job: Any, *, after: str | None = None, by: str = "header"
+) -> list[dict[str, str]]:
+    """The fields of every server-sent event up to the end of the stream."""
     headers = {"Last-Event-ID": after} if after and by == "header" else {}
     query = f"?after={after}" if after and by == "query" else ""
     found: list[dict[str, str]] = []
@@ -60,7 +62,7 @@ async def told(daemon: LocalDaemon, job: Any, *, after: str | None = None, by: s
     return found
 
 
-async def test_a_job_is_submitted_carried_out_and_looked_at(daemon: LocalDaemon) -> None:
+async def test_a_job_is_submitted_run_and_shown(daemon: LocalDaemon) -> None:
     made = await submitted(
         daemon, "!say done", key="k", timeout_s=60, retries=1, max_resumes=2, max_age_s=5, max_runs=7
     )
@@ -68,7 +70,7 @@ async def test_a_job_is_submitted_carried_out_and_looked_at(daemon: LocalDaemon)
     assert (made["status"], made["permissions"], made["key"]) == ("queued", "edits", "k")
     named = ("timeout_s", "retries", "max_resumes", "max_age_s", "max_runs")
     assert [made["limits"][name] for name in named] == [60, 1, 2, 5, 7]
-    done = await carried_out(daemon, made)
+    done = await ended_job(daemon, made)
     assert (done["status"], done["result"], done["runs"], done["error"]) == ("succeeded", "done", 1, None)
     assert done["cost_usd"] > 0
     assert (await daemon.get(f"/api/jobs/{made['id'][:10]}"))["id"] == made["id"], "by the beginning of its id"
@@ -79,7 +81,7 @@ async def test_a_job_is_submitted_carried_out_and_looked_at(daemon: LocalDaemon)
     assert made["no_worker"] == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
 
 
-async def test_the_address_of_a_new_job_is_told(daemon: LocalDaemon) -> None:
+async def test_a_new_job_is_answered_with_its_address(daemon: LocalDaemon) -> None:
     response = await daemon.http.post("/api/jobs", json={"prompt": "x", "cwd": str(daemon.stage.work)})
     assert response.status_code == 201
     assert response.headers["Location"] == f"/api/jobs/{response.json()['id']}"
@@ -88,7 +90,7 @@ async def test_the_address_of_a_new_job_is_told(daemon: LocalDaemon) -> None:
 async def test_jobs_are_listed_by_status_and_key_with_the_workers_that_are_alive(daemon: LocalDaemon) -> None:
     first = await submitted(daemon, "!say one", key="k")
     second = await submitted(daemon, "!say two")
-    await carried_out(daemon, second)
+    await ended_job(daemon, second)
 
     listed = await daemon.get("/api/jobs")
 
@@ -100,12 +102,12 @@ async def test_jobs_are_listed_by_status_and_key_with_the_workers_that_are_alive
 
 
 @pytest.mark.rest
-async def test_events_go_on_over_all_runs_after_the_one_that_a_client_has(
+async def test_events_of_all_runs_continue_after_the_last_one_that_a_client_has(
     daemon: LocalDaemon, pass_an_hour: Callable[[], None]
 ) -> None:
     job = await submitted(daemon, "!hang text so far", timeout_s=600)
-    async with carrying_out(daemon, job):
-        telling = asyncio.create_task(told(daemon, job))
+    async with running_job(daemon, job):
+        telling = asyncio.create_task(sse_events(daemon, job))
         await asyncio.to_thread(daemon.stage.api.wait_for_hanging, 1)
         pass_an_hour()
         live = await telling
@@ -122,23 +124,23 @@ async def test_events_go_on_over_all_runs_after_the_one_that_a_client_has(
         assert event["event"] == body["kind"]
     assert len({event["id"] for event in events}) == len(events)
 
-    again = [event for event in await told(daemon, job) if event["event"] != "job_changed"]
+    again = [event for event in await sse_events(daemon, job) if event["event"] != "job_changed"]
     assert again == events, "the same from the store"
     middle = len(events) // 2
     for by in ("header", "query"):
-        rest = await told(daemon, job, after=events[middle]["id"], by=by)
+        rest = await sse_events(daemon, job, after=events[middle]["id"], by=by)
         assert [event for event in rest if event["event"] != "job_changed"] == events[middle + 1 :]
         assert json.loads(rest[-1]["data"])["status"] == "succeeded"
 
 
 async def test_a_blocked_job_says_what_to_do_and_is_retried_in_its_session(daemon: LocalDaemon) -> None:
     job = await submitted(daemon, "!fail 401 authentication_error invalid x-api-key")
-    blocked = await carried_out(daemon, job)
+    blocked = await ended_job(daemon, job)
     assert (blocked["status"], blocked["error"]["code"]) == ("blocked", "auth")
     assert "Log in" in blocked["error"]["hint"]
 
     queued = await daemon.post(f"/api/jobs/{job['id']}/retry?resume=true")
-    done = await carried_out(daemon, job)
+    done = await ended_job(daemon, job)
 
     assert (queued["status"], queued["tries"], queued["error"]) == ("queued", 2, None)
     assert (done["status"], done["resume_count"]) == ("succeeded", 1)
@@ -147,12 +149,12 @@ async def test_a_blocked_job_says_what_to_do_and_is_retried_in_its_session(daemo
     assert (refused.status_code, refused.json()["code"]) == (409, "conflict")
 
 
-async def test_a_retry_without_resume_begins_with_the_prompt(daemon: LocalDaemon) -> None:
+async def test_a_retry_without_resume_starts_with_the_prompt(daemon: LocalDaemon) -> None:
     job = await submitted(daemon, "!fail 401 authentication_error invalid x-api-key")
-    await carried_out(daemon, job)
+    await ended_job(daemon, job)
 
     await daemon.post(f"/api/jobs/{job['id']}/retry?resume=false")
-    again = await carried_out(daemon, job)
+    again = await ended_job(daemon, job)
 
     assert (again["status"], again["reason"]) == ("blocked", "forced_fresh")
     assert not daemon.stage.launches[-1].resumes
@@ -165,10 +167,10 @@ async def test_a_job_is_cancelled_while_it_waits_and_while_it_runs(daemon: Local
     assert over.status_code == 409
 
     running = await submitted(daemon, "!hang text so far")
-    async with carrying_out(daemon, running):
+    async with running_job(daemon, running):
         await asyncio.to_thread(daemon.stage.api.wait_for_hanging, 1)
         asked = await daemon.post(f"/api/jobs/{running['id']}/cancel")
-        events = await told(daemon, running)
+        events = await sse_events(daemon, running)
     assert (asked["status"], asked["cancel_requested"]) == ("running", True)
     assert json.loads(events[-1]["data"])["status"] == "cancelled"
 
@@ -176,7 +178,7 @@ async def test_a_job_is_cancelled_while_it_waits_and_while_it_runs(daemon: Local
 async def test_a_job_has_a_thread_that_the_list_of_threads_leaves_out(daemon: LocalDaemon) -> None:
     await daemon.thread("chat")
     job = await submitted(daemon, "!say done")
-    await carried_out(daemon, job)
+    await ended_job(daemon, job)
 
     assert [thread["name"] for thread in (await daemon.get("/api/threads"))["items"]] == ["chat"]
     listed = await daemon.get("/api/threads?kind=job")
@@ -209,7 +211,7 @@ async def test_a_job_has_a_thread_that_the_list_of_threads_leaves_out(daemon: Lo
         ({"prompt": "x", "cwd": "/tmp", "deadline_at": "2026-12-31T23:59:60Z"}, "deadline_at"),
     ],
 )
-async def test_what_has_no_meaning_is_refused_by_its_place(
+async def test_an_invalid_value_is_refused_with_its_place(
     daemon: LocalDaemon, body: dict[str, Any], where: str
 ) -> None:
     response = await daemon.http.post("/api/jobs", json=body)
@@ -231,14 +233,16 @@ async def test_what_has_no_meaning_is_refused_by_its_place(
         ({"prompt": "x", "cwd": "/nowhere-at-all"}, "is not a directory"),
     ],
 )
-async def test_what_cannot_be_done_is_refused_in_words(daemon: LocalDaemon, body: dict[str, Any], words: str) -> None:
+async def test_an_impossible_request_is_refused_with_a_sentence(
+    daemon: LocalDaemon, body: dict[str, Any], words: str
+) -> None:
     response = await daemon.http.post("/api/jobs", json={"cwd": str(daemon.stage.work), **body})
     assert response.status_code == 422
     assert words in response.json()["detail"]
     assert (await daemon.get("/api/jobs"))["items"] == []
 
 
-async def test_a_time_that_no_calendar_has_is_answered_all_the_same(daemon: LocalDaemon) -> None:
+async def test_a_time_out_of_range_is_shown_as_the_last_possible(daemon: LocalDaemon) -> None:
     assert daemon.shared is not None
     job = await submitted(daemon, "x")
     for status in (JobStatus.RUNNING, JobStatus.WAITING):
@@ -258,7 +262,7 @@ async def test_an_unknown_job_is_not_found(daemon: LocalDaemon, path: str) -> No
 
 
 @pytest.mark.parametrize("place", ["x", "1", "1-", "-1", "1-x"])
-async def test_a_place_that_is_none_is_refused(daemon: LocalDaemon, place: str) -> None:
+async def test_an_invalid_last_event_id_is_refused(daemon: LocalDaemon, place: str) -> None:
     job = await submitted(daemon, "x")
     response = await daemon.http.get(f"/api/jobs/{job['id']}/events", headers={"Last-Event-ID": place})
     assert response.status_code == 422
@@ -268,7 +272,7 @@ async def test_jobs_stay_below_the_roots(scripted: Stage) -> None:
     (scripted.work / "inside").mkdir()
     async with local_daemon(scripted) as anywhere:
         outside = await submitted(anywhere, "!fail 401 authentication_error invalid x-api-key")
-        await carried_out(anywhere, outside)
+        await ended_job(anywhere, outside)
     async with local_daemon(scripted, roots=[scripted.work / "inside"]) as daemon:
         refused = await daemon.http.post("/api/jobs", json={"prompt": "x", "cwd": str(scripted.work)})
         again = await daemon.http.post(f"/api/jobs/{outside['id']}/retry")

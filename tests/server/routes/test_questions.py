@@ -1,4 +1,4 @@
-"""Interactive tools over HTTP: asked, answered, resumed; and a question that outlives the daemon."""
+"""Questions of agents over HTTP: asked, answered, resumed; and a question that outlives the daemon."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOUCH = '!tool Bash {"command": "touch made"}'
 
 
 async def asked(daemon: ServeProcess, thread: str, prompt: str) -> tuple[str, Any]:
-    """A run that waits for a person, and what it asks."""
+    """A run that waits for an answer, and its question."""
     run = await daemon.post(f"/api/threads/{thread}/runs", {"prompt": prompt})
     await daemon.until(run["id"], "question_asked")
     view = await daemon.get(f"/api/threads/{thread}/view")
@@ -158,7 +158,7 @@ async def test_prompts_that_are_queued_after_a_question_stay_queued_over_a_resta
 async def test_the_command_line_and_the_page_see_the_same_question(
     scripted: Stage, start_daemon: Callable[..., ServeProcess]
 ) -> None:
-    """One store: another process answers what the daemon's run asks."""
+    """Another process on the same store answers the question of the daemon's run."""
     from clew.core.runs.permissions import Answer
 
     daemon = start_daemon(scripted)

@@ -1,4 +1,4 @@
-"""Reviews over HTTP: the calls, the rounds, what stands in a round when its daemon ends, the roots."""
+"""Reviews over HTTP: the calls, the rounds, a round whose daemon ends, the roots."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from server.live.test_websocket import page_of
 
 @pytest.fixture
 def repo(scripted: Stage) -> Path:
-    """With a change."""
+    """A repository with a change."""
     made = repository(scripted.work / "repo")
     (made / "a.py").write_text("def a():\n    return 3\n")
     return made
@@ -36,7 +36,7 @@ async def started(daemon: LocalDaemon, repo: Path, **more: Any) -> Any:
 
 
 async def over(daemon: LocalDaemon, begun: Any) -> Any:
-    """The round once it is over: after the end of its runs it is concluded in a moment."""
+    """The round after it has ended, which is a moment after the end of its last run."""
     address = f"/api/reviews/{begun['id']}/rounds/{begun['round']}"
     async with asyncio.timeout(60):
         while (round_ := await daemon.get(address))["status"] == "running":
@@ -48,7 +48,7 @@ async def reviewed(daemon: LocalDaemon, repo: Path, **more: Any) -> Any:
     return await over(daemon, await started(daemon, repo, **more))
 
 
-async def test_a_round_goes_on_after_its_request_and_the_next_one_resumes(daemon: LocalDaemon, repo: Path) -> None:
+async def test_a_round_continues_after_its_request_and_the_next_one_resumes(daemon: LocalDaemon, repo: Path) -> None:
     reviewer = Reviewer(answer([finding()]), answer(earlier=[{"id": "F1", "state": "fixed", "note": "It is."}]))
     daemon.stage.api.reply = reviewer
     response = await daemon.http.post("/api/reviews", json={"cwd": str(repo / ""), "model": MODEL, "focus": "numbers"})
@@ -93,7 +93,7 @@ async def test_the_next_round_by_the_id_of_the_review_before(daemon: LocalDaemon
     ("name", "value"),
     [("cwd", "elsewhere"), ("paths", ["b.py"]), ("base", "HEAD"), ("scope", "staged"), ("focus", "something else")],
 )
-async def test_the_next_round_cannot_be_about_something_else(
+async def test_the_next_round_cannot_change_what_is_reviewed(
     daemon: LocalDaemon, repo: Path, name: str, value: Any
 ) -> None:
     daemon.stage.api.reply = Reviewer()
@@ -107,7 +107,7 @@ async def test_the_next_round_cannot_be_about_something_else(
     assert (await daemon.get(f"/api/reviews/{first['id']}"))["round"] == 1
 
 
-async def test_what_a_round_compared_and_the_whole_review_as_files(daemon: LocalDaemon, repo: Path) -> None:
+async def test_the_diff_of_a_round_and_the_whole_review_are_exported(daemon: LocalDaemon, repo: Path) -> None:
     (repo / "é.py").write_bytes(b"caf\xe9 = 1\n")
     daemon.stage.api.reply = Reviewer(answer([finding("Wrong", detail="# Not a heading")]))
     first = await reviewed(daemon, repo)
@@ -124,8 +124,8 @@ async def test_what_a_round_compared_and_the_whole_review_as_files(daemon: Local
     assert (await daemon.http.get(f"/api/reviews/{first['id']}/export?format=pdf")).status_code == 422
 
 
-async def test_an_export_holds_no_secret_unless_asked(daemon: LocalDaemon, repo: Path) -> None:
-    """As that of the command line. What the page shows of a review is not blanked: it stays here."""
+async def test_an_export_contains_secrets_only_on_request(daemon: LocalDaemon, repo: Path) -> None:
+    """As on the command line. What the page shows of a review is not redacted, because it stays on this machine."""
     key = "ghp_" + "x1Y2z3" * 6
     daemon.stage.api.reply = Reviewer(answer([finding(detail=f"The token {key} is in the code.")]))
     address = f"/api/reviews/{(await reviewed(daemon, repo))['id']}"
@@ -180,7 +180,7 @@ async def test_one_round_at_a_time(daemon: LocalDaemon, repo: Path) -> None:
     assert (again["round"], again["status"]) == (2, "done")
 
 
-async def test_an_answer_that_never_fits_fails_the_round_with_no_word_of_the_command_line(
+async def test_an_answer_of_the_wrong_form_fails_the_round_with_a_hint_for_the_page(
     daemon: LocalDaemon, repo: Path
 ) -> None:
     daemon.stage.api.reply = Reviewer("It looks good.", "It does.")
@@ -206,7 +206,7 @@ async def test_an_answer_that_never_fits_fails_the_round_with_no_word_of_the_com
         ({"colour": "red"}, "colour"),
     ],
 )
-async def test_what_has_no_meaning_is_refused_by_its_place(
+async def test_an_invalid_value_is_refused_with_its_place(
     daemon: LocalDaemon, repo: Path, body: dict[str, Any], where: str
 ) -> None:
     response = await daemon.http.post("/api/reviews", json={"cwd": str(repo), **body})
@@ -230,7 +230,7 @@ async def test_what_has_no_meaning_is_refused_by_its_place(
         ({"agent": "nobody"}, "nobody"),
     ],
 )
-async def test_what_cannot_be_done_is_refused_in_words(
+async def test_an_impossible_request_is_refused_with_a_sentence(
     daemon: LocalDaemon, repo: Path, body: dict[str, Any], words: str
 ) -> None:
     response = await daemon.http.post("/api/reviews", json={"cwd": str(repo), **body})
@@ -293,7 +293,7 @@ async def test_reviews_stay_below_the_roots(scripted: Stage, repo: Path) -> None
         outside = await reviewed(anywhere, repo)
     (repo / "a.py").write_text("a = 5\n")
     async with local_daemon(scripted, roots=[allowed, repo / "inside"]) as daemon:
-        for cwd in (repo, allowed / "link", repo / "inside"):  # the last: its work tree is outside
+        for cwd in (repo, allowed / "link", repo / "inside"):  # the last is inside, but its work tree is outside
             refused = await daemon.http.post("/api/reviews", json={"cwd": str(cwd)})
             assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), cwd
         for path, body in (
@@ -305,7 +305,7 @@ async def test_reviews_stay_below_the_roots(scripted: Stage, repo: Path) -> None
     assert len(scripted.launches) == 2, "nothing was started outside"
 
 
-async def test_a_page_hears_that_a_round_is_over(
+async def test_a_page_is_notified_when_a_round_ends(
     scripted: Stage, repo: Path, start_daemon: Callable[..., ServeProcess]
 ) -> None:
     scripted.api.reply = Reviewer(answer([finding()]))
@@ -321,7 +321,7 @@ async def test_a_page_hears_that_a_round_is_over(
 
 
 @pytest.mark.rest
-async def test_a_daemon_that_ends_stops_the_round_and_the_round_says_so(
+async def test_a_daemon_that_ends_stops_the_round_which_says_so(
     scripted: Stage, repo: Path, start_daemon: Callable[..., ServeProcess]
 ) -> None:
     scripted.api.reply = hanging
@@ -346,7 +346,7 @@ async def test_a_daemon_that_ends_stops_the_round_and_the_round_says_so(
 
 
 @pytest.mark.rest
-async def test_a_round_of_a_killed_daemon_is_concluded_by_the_next_look(
+async def test_a_round_of_a_killed_daemon_is_ended_by_the_next_request(
     scripted: Stage, repo: Path, start_daemon: Callable[..., ServeProcess]
 ) -> None:
     scripted.api.reply = hanging
@@ -366,7 +366,7 @@ async def test_a_round_of_a_killed_daemon_is_concluded_by_the_next_look(
     assert (again["round"], again["status"], len(again["findings"])) == (2, "done", 1)
 
 
-async def test_file_names_that_are_no_text_are_told_as_json(daemon: LocalDaemon, repo: Path) -> None:
+async def test_file_names_that_are_not_text_are_escaped_in_json(daemon: LocalDaemon, repo: Path) -> None:
     Path(os.fsdecode(bytes(repo) + b"/odd-\xff\n.py")).write_text("odd = 1\n")
     git(repo, "add", "-A")
     daemon.stage.api.reply = Reviewer(answer([finding(file="odd-\udcff.py")]).replace("\udcff", "\\udcff"))

@@ -17,7 +17,7 @@ HANG = "!hang text so far"
 
 
 async def started(daemon: LocalDaemon, thread: str, prompt: str = HANG) -> str:
-    """A run that has streamed some text, and will not end by itself."""
+    """A run that has streamed some text and does not end by itself."""
     run = await daemon.post(f"/api/threads/{thread}/runs", {"prompt": prompt})
     await daemon.until(run["id"], "text_streamed")
     return str(run["id"])

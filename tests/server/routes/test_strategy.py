@@ -1,6 +1,7 @@
-"""The chat design's test strategy over HTTP, row by row, on the real Claude CLI and the real Codex.
+"""The guards of the decision over HTTP, one by one, on the real Claude CLI and the real Codex.
 
-Every guard asserts both halves: no resume flag AND the transcript present, so that a fallback never loses context.
+Every test of a guard asserts that there is no resume flag and that the transcript is present: a fallback must never
+lose context.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def daemon(stage: Stage, start_daemon: Callable[..., ServeProcess]) -> ServeProc
 
 
 async def two_turns(daemon: ServeProcess, **options: Any) -> Any:
-    """The second one's run."""
+    """Asks two turns and returns the run of the second."""
     await daemon.thread("t", **options)
     await daemon.ask("t", "first question")
     return await daemon.ask("t", "second question")
@@ -204,7 +205,7 @@ async def test_another_runtime_sends_the_transcript(daemon: ServeProcess, stage:
 
 
 async def test_rejected_session_falls_back_once_and_the_run_succeeds(daemon: ServeProcess, stage: Stage) -> None:
-    """The file is hidden from the CLI in the moment between the decision and the spawn."""
+    """The session's file is hidden from the CLI between the decision and the spawn."""
     await two_turns(daemon)
     [path] = stage.session_files()
     first, *rest = stage.binary.read_text().splitlines()

@@ -88,14 +88,14 @@ class TestToken:
         "path",
         ["/api/threads", "/api/runs", "/api/openapi.json", "/api/stats", "/api/nothing", "/app.js", "/some/page"],
     )
-    async def test_nothing_answers_without_it(self, stranger: httpx.AsyncClient, path: str) -> None:
+    async def test_nothing_is_answered_without_the_token(self, stranger: httpx.AsyncClient, path: str) -> None:
         answer = await stranger.get(path)
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.json()["code"] == "unauthorized"
 
-    async def test_only_healthz_does(self, stranger: httpx.AsyncClient) -> None:
+    async def test_only_healthz_is_answered_without_the_token(self, stranger: httpx.AsyncClient) -> None:
         answer = await stranger.get("/healthz")
         assert (answer.status_code, answer.json()) == (200, {"status": "ok", "busy": False})
 
@@ -119,7 +119,9 @@ class TestToken:
     ) -> None:
         assert (await stranger.get(f"/api/threads?token={site.token}")).status_code == 401
 
-    async def test_the_link_exchanges_it_for_a_cookie(self, site: ServeProcess, stranger: httpx.AsyncClient) -> None:
+    async def test_the_link_exchanges_the_token_for_a_cookie(
+        self, site: ServeProcess, stranger: httpx.AsyncClient
+    ) -> None:
         answer = await log_in(stranger, f"/?token={site.token}")
         assert answer.status_code == 303
         assert re.fullmatch(r"/#key=[0-9a-f]{64}", answer.headers["location"])
@@ -186,7 +188,9 @@ class TestToken:
         assert (await stranger.get("/api/threads", headers=headers)).status_code == 401
 
     @pytest.mark.parametrize("query", ["", "?token=wrong", "?token="])
-    async def test_a_browser_without_it_is_told_what_to_do(self, stranger: httpx.AsyncClient, query: str) -> None:
+    async def test_a_browser_without_the_token_gets_the_login_page(
+        self, stranger: httpx.AsyncClient, query: str
+    ) -> None:
         answer = await stranger.get(f"/{query}")
         assert answer.status_code == 401
         assert answer.headers["content-type"].startswith("text/html")
@@ -353,7 +357,7 @@ SECURITY = {
 
 class TestHeaders:
     @pytest.mark.parametrize("path", ["/healthz", "/", "/?token=wrong", "/api/threads", "/api/nothing", "/nothing.js"])
-    async def test_every_response_has_them(self, known: httpx.AsyncClient, path: str) -> None:
+    async def test_every_response_has_the_security_headers(self, known: httpx.AsyncClient, path: str) -> None:
         answer = await known.get(path)
         for name, value in SECURITY.items():
             assert answer.headers.get_list(name) == [value], name
@@ -373,7 +377,9 @@ class TestHeaders:
             assert part in policy
         assert "server" not in answer.headers
 
-    async def test_refusals_have_them_too(self, site: ServeProcess, stranger: httpx.AsyncClient) -> None:
+    async def test_refusals_have_the_security_headers_too(
+        self, site: ServeProcess, stranger: httpx.AsyncClient
+    ) -> None:
         refused = await stranger.get("/api/threads")
         assert refused.headers["x-content-type-options"] == "nosniff"
         broken = await raw(site, b"NONSENSE\r\n\r\n")
@@ -498,7 +504,7 @@ class TestLimits:
 
 
 class TestDirectories:
-    async def test_outside_of_the_roots_nothing_is_created_or_listed(
+    async def test_outside_the_roots_nothing_is_created_or_listed(
         self, site: ServeProcess, known: httpx.AsyncClient
     ) -> None:
         folder = site.stage.folder
@@ -507,7 +513,9 @@ class TestDirectories:
             assert (made.status_code, made.json()["code"]) == (403, "forbidden")
             assert (await known.get("/api/dirs", params={"path": path})).status_code == 403
 
-    async def test_inside_of_the_roots_it_is(self, site: ServeProcess, known: httpx.AsyncClient) -> None:
+    async def test_inside_the_roots_it_is_created_and_listed(
+        self, site: ServeProcess, known: httpx.AsyncClient
+    ) -> None:
         root = str(Path(site.stage.folder, "root").resolve())
         listed = await known.get("/api/dirs")
         assert listed.json() == {"path": root, "parent": None, "items": ["inner"]}
@@ -516,7 +524,7 @@ class TestDirectories:
         moved = await known.patch("/api/threads/inside", json={"cwd": str(site.stage.folder)})
         assert moved.status_code == 403
 
-    async def test_a_thread_outside_of_the_roots_can_be_read_but_not_asked(
+    async def test_a_thread_outside_the_roots_can_be_read_but_not_asked(
         self, site: ServeProcess, known: httpx.AsyncClient
     ) -> None:
         async with site.stage.open() as client:

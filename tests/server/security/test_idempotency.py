@@ -52,7 +52,7 @@ async def test_a_key_is_for_one_call_and_one_body(daemon: LocalDaemon) -> None:
         await daemon.ended(run.json()["id"])
 
 
-async def test_while_the_first_is_being_answered_the_second_is_told_so(daemon: LocalDaemon) -> None:
+async def test_a_second_request_is_refused_while_the_first_is_being_answered(daemon: LocalDaemon) -> None:
     await daemon.thread("t")
     ask = lambda: daemon.http.post("/api/threads/t/runs", json={"prompt": "one"}, headers=KEY)  # noqa: E731
     first, second = await asyncio.gather(ask(), ask())

@@ -1,4 +1,4 @@
-"""What a browser sees before it is logged in: in the page's colours, under the same strict policy."""
+"""The pages for a browser that is not logged in have the page's colours and the same strict content policy."""
 
 from __future__ import annotations
 

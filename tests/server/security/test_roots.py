@@ -32,7 +32,7 @@ def test_a_directory_below_a_root_is_given_by_its_real_path(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("path", ["allowed/..", "allowed/../secret", "allowed/out", "allowed/out/deep", "allowed-not"])
-def test_nothing_leads_out(folder: Path, path: str) -> None:
+def test_no_path_leads_out_of_the_roots(folder: Path, path: str) -> None:
     roots = AllowedRoots([folder / "allowed"])
     for look in (roots.resolved, roots.listed):
         with pytest.raises(RequestRefused) as refused:
