@@ -57,11 +57,11 @@ class Daemon:
         return str(made["id"])
 
     def ask(self, thread: str, prompt: str) -> None:
-        """Returns when the run is over."""
+        """Returns when the run has ended."""
         self.end_of(self.post(f"/api/threads/{thread}/runs", {"prompt": prompt})["id"])
 
     def end_of(self, run: str) -> None:
-        """Waits until the run is over: its events end then."""
+        """Waits until the run has ended, because its events end then."""
         with self._http.stream("GET", f"/api/runs/{run}/events") as events:
             assert any(line == "event: run_ended" for line in events.iter_lines())
 

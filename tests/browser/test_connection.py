@@ -69,7 +69,7 @@ def test_a_stream_continues_where_it_was_after_a_reconnect(daemon: Daemon, visit
     assert words_of(answers(page)) == [f"w{n}" for n in range(150)]
 
 
-def test_two_tabs_are_in_step(daemon: Daemon, visit: Visit) -> None:
+def test_two_tabs_show_the_same(daemon: Daemon, visit: Visit) -> None:
     thread = daemon.thread("tabs", "one")
     visitor = visit(daemon)
     first, second = visitor.open(thread), visitor.open(thread)
@@ -118,7 +118,7 @@ def test_a_browser_without_the_token_shows_what_to_open(daemon: Daemon, visit: V
     visitor.errors.clear()
 
 
-def test_the_notice_about_a_daemon_that_does_not_answer_goes_when_it_does(own_daemon: Daemon, visit: Visit) -> None:
+def test_the_notice_about_a_silent_daemon_disappears_when_it_answers(own_daemon: Daemon, visit: Visit) -> None:
     assert NOTICE_MS in PAGE.joinpath("state", "page.ts").read_text(), "the timer that is disabled"
     visitor = visit(own_daemon, gone=True)
     visitor.context.add_init_script(NOTICES_STAY)

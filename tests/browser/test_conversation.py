@@ -292,7 +292,7 @@ def test_a_failed_run_says_why_and_can_be_asked_again(own_daemon: Daemon, visit:
     assert [turn["text"] for turn in own_daemon.turns(thread)] == ["one", "ack: one", "two", "ack: two"]
 
 
-def test_the_ending_of_an_unanswered_prompt_stays_with_it(daemon: Daemon, visit: Visit) -> None:
+def test_the_error_of_an_unanswered_prompt_stays_with_it(daemon: Daemon, visit: Visit) -> None:
     page = visit(daemon).open(daemon.thread("unanswered", "one", "!fail 429 rate_limit_error Slow down"))
     error = page.get_by_test_id("run-error")
     expect(error.get_by_test_id("ask-again")).to_be_visible()

@@ -123,7 +123,7 @@ def test_the_savings_view_shows_what_was_resumed_and_what_was_not(daemon: Daemon
     thread = daemon.thread("saved", "one", "two", "three")
     page = visit(daemon).open(view="savings")
     view = page.get_by_test_id("savings-view")
-    expect(view.locator("canvas")).to_have_count(1)  # the tokens; the costs of a single day are bars
+    expect(view.locator("canvas")).to_have_count(1)  # only for the tokens: the costs of a single day are bars
     expect(view.get_by_role("figure").filter(has_text="Cost over time").get_by_role("listitem")).to_have_count(3)
     expect(view).to_contain_text("fresh: first turn")
     expect(view).to_contain_text("Resumed, or fresh and why")

@@ -98,7 +98,9 @@ class TestReplies:
         ]
         assert events[-2]["delta"]["stop_reason"] == "end_turn"
 
-    def test_slow_comes_word_by_word(self, api: ModelApi, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_slow_reply_arrives_word_by_word(
+        self, api: ModelApi, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         pauses: list[float] = []
         monkeypatch.setattr(api._closing, "wait", pauses.append)
         api.script.append(Slow("one two three", words_per_s=20))
@@ -144,7 +146,7 @@ class TestReplies:
         with pytest.raises(http.client.RemoteDisconnected):
             client.receive()
 
-    def test_cut_comes_after_its_text(self, api: ModelApi, client: Client) -> None:
+    def test_the_connection_is_cut_after_the_text(self, api: ModelApi, client: Client) -> None:
         api.script.append(Cut("half an"))
         client.send([user("hi")], stream=True)
         response = client.connection.getresponse()
@@ -159,7 +161,9 @@ class TestReplies:
 class TestHang:
     @pytest.mark.parametrize("after", ["request", "headers", "start", "text"])
     @pytest.mark.parametrize("stream", [True, False])
-    def test_it_goes_on_when_released(self, api: ModelApi, client: Client, after: Any, stream: bool) -> None:
+    def test_a_hanging_reply_continues_when_released(
+        self, api: ModelApi, client: Client, after: Any, stream: bool
+    ) -> None:
         api.script.append(Hang(after, "at last"))
         client.send([user("hi")], stream=stream)
         api.wait_for_requests(1)
@@ -168,7 +172,7 @@ class TestHang:
         assert answer == "at last"
         assert api.release() == 0
 
-    def test_it_is_silent_after_its_text(self, api: ModelApi, client: Client) -> None:
+    def test_a_hanging_reply_sends_nothing_after_its_text(self, api: ModelApi, client: Client) -> None:
         api.script.append(Hang("text", "so far"))
         client.send([user("hi")], stream=True)
         response = client.connection.getresponse()
@@ -176,18 +180,18 @@ class TestHang:
         while b"so far" not in seen:
             seen += response.read1()
         assert client.connection.sock is not None
-        client.connection.sock.settimeout(0.1)  # a busy machine can only make it pass
+        client.connection.sock.settimeout(0.1)  # a busy machine cannot make this fail
         with pytest.raises(TimeoutError):
             response.read1()
 
-    def test_it_ends_when_the_client_goes(self, api: ModelApi, client: Client) -> None:
+    def test_a_hanging_reply_ends_when_the_client_disconnects(self, api: ModelApi, client: Client) -> None:
         api.script.append(Hang("start"))
         client.send([user("hi")], stream=True)
         api.wait_for_hanging(1)
         client.connection.close()
         api.wait_for_hanging(0)
 
-    def test_closing_the_api_cuts_it_off(self) -> None:
+    def test_closing_the_api_cuts_a_hanging_reply_off(self) -> None:
         with ModelApi([Hang("headers")]) as api:
             client = Client(api)
             client.send([user("hi")], stream=True)
@@ -207,7 +211,7 @@ class TestChoice:
             "from the prompt",
         ]
 
-    def test_the_default_replaces_the_echo_only(self, api: ModelApi, client: Client) -> None:
+    def test_the_default_reply_replaces_only_the_echo(self, api: ModelApi, client: Client) -> None:
         api.default = Text("whatever")
         assert said(client.ask("hi")) == "whatever"
         assert said(client.ask("!say this")) == "this"
@@ -216,14 +220,14 @@ class TestChoice:
         assert said(client.ask("one\ntwo\n\n")) == "ack: two"
         assert said(client.ask("x" * 500)) == "ack: " + "x" * 200
 
-    def test_a_tool_result_is_answered_in_plain_words(self, client: Client) -> None:
+    def test_a_tool_result_is_answered_with_done(self, client: Client) -> None:
         call = {"type": "tool_use", "id": "t", "name": "Read", "input": {}}
         result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "r" * 300}]}
         asked = [user("!tool Read {}"), {"role": "assistant", "content": [call]}]
         client.send([*asked, user([result, {"type": "text", "text": "<system-reminder>x</system-reminder>"}])])
         assert said(client.receive()[1]) == "done: " + "r" * 100
 
-    def test_the_clis_reminders_are_not_the_users_words(self, client: Client) -> None:
+    def test_the_clis_reminders_are_not_the_users_text(self, client: Client) -> None:
         reminder = "<system-reminder>\n!say wrong\n</system-reminder>\n"
         blocks = [reminder, f"{reminder}right\n\n{reminder}", reminder, "<system-reminder>never closed !say wrong"]
         client.send([user([{"type": "text", "text": text} for text in blocks])])
@@ -238,14 +242,14 @@ class TestChoice:
         assert said(client.ask(f"{transcript}\n# New message\n\nplain")) == "ack: plain"
         assert said(client.ask(f"{transcript}\n# New message\n!say new")) == "new"
 
-    def test_side_requests_leave_the_script_alone(self, api: ModelApi, client: Client) -> None:
+    def test_side_requests_do_not_use_the_script(self, api: ModelApi, client: Client) -> None:
         api.script.append(Text("for the conversation"))
         summary = "Your task is to create a detailed summary of the conversation so far"
         assert "<summary>" in said(client.ask(summary))
         assert said(client.ask("hi")) == "for the conversation"
         assert [request.is_main for request in api.requests] == [False, True]
 
-    def test_a_hook_that_raises_is_told_to_the_client_and_to_the_test(self) -> None:
+    def test_an_exception_in_a_hook_reaches_the_client_and_the_test(self) -> None:
         def hook(request: Request) -> Reply:
             raise ZeroDivisionError("oops")
 
@@ -284,14 +288,14 @@ def test_directives(line: str, reply: Reply | None) -> None:
 
 
 @pytest.mark.parametrize("line", ["!tool Read {", "!tool Read []", "!slow many", "!hang here", "!fail soon", "!big x"])
-def test_a_malformed_directive_is_refused_loudly(line: str) -> None:
+def test_a_malformed_directive_is_refused_with_a_400(line: str) -> None:
     reply = read_directive(line)
     assert isinstance(reply, Fail)
     assert (reply.status, "malformed directive" in reply.message) == (400, True)
 
 
 class TestRecord:
-    def test_requests_are_kept_as_they_came(self, api: ModelApi, client: Client) -> None:
+    def test_requests_are_recorded_unchanged(self, api: ModelApi, client: Client) -> None:
         client.ask("hello")
         [request] = api.requests
         assert (request.model, request.path, request.is_main) == ("m", "/v1/messages", True)
@@ -322,21 +326,23 @@ class TestRecord:
             ({}, {"messages": [user("CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.")]}),
         ],
     )
-    def test_side_requests_are_known(self, headers: dict[str, str], body: dict[str, Any]) -> None:
+    def test_side_requests_are_recognised(self, headers: dict[str, str], body: dict[str, Any]) -> None:
         assert not Request("/v1/messages?beta=true", headers, body, at=0.0).is_main
         assert Request("/v1/messages?beta=true", {}, {"messages": [user("hi")]}, at=0.0).is_main
 
-    def test_waiting_wakes_on_the_request_that_was_waited_for(self, api: ModelApi, client: Client) -> None:
+    def test_waiting_ends_with_the_expected_request(self, api: ModelApi, client: Client) -> None:
         asking = threading.Thread(target=lambda: [client.ask(), client.ask()])
         asking.start()
         assert len(api.wait_for_requests(2, main=True)) >= 2
         asking.join()
 
-    def test_waiting_in_vain_raises(self, api: ModelApi) -> None:
+    def test_waiting_raises_after_the_timeout(self, api: ModelApi) -> None:
         with pytest.raises(TimeoutError, match="0 of 1"):
             api.wait_for_requests(1, timeout_s=0.01)
 
-    def test_a_record_has_a_line_a_request_and_no_key(self, api: ModelApi, client: Client, tmp_path: Path) -> None:
+    def test_a_record_has_one_line_for_each_request_and_no_key(
+        self, api: ModelApi, client: Client, tmp_path: Path
+    ) -> None:
         path = tmp_path / "requests.jsonl"
         api.record_to(path)
         client.connection.request("POST", "/v1/messages", '{"messages": []}', {"X-Api-Key": "secret"})
@@ -374,7 +380,7 @@ class TestUsage:
         blocks[-1]["cache_control"] = {"type": "ephemeral"}
         return [user(blocks)]
 
-    def test_answers_carry_the_caches_figures(self, api: ModelApi, client: Client) -> None:
+    def test_answers_contain_the_figures_of_the_cache(self, api: ModelApi, client: Client) -> None:
         client.send(self.marked("one"))
         first = client.receive()[1]["usage"]
         client.send(self.marked("one", "two"), stream=True)
@@ -414,15 +420,17 @@ class TestOtherRoutes:
     @pytest.mark.parametrize(
         ("method", "path", "status"), [("HEAD", "/", 200), ("GET", "/x", 404), ("POST", "/x", 404)]
     )
-    def test_strangers_are_answered_politely(self, client: Client, method: str, path: str, status: int) -> None:
-        for _ in range(2):  # twice over one connection: the first answer left nothing behind
+    def test_unknown_requests_are_answered_with_errors(
+        self, client: Client, method: str, path: str, status: int
+    ) -> None:
+        for _ in range(2):  # twice over one connection: the first answer must leave no bytes behind
             client.connection.request(method, path)
             response = client.connection.getresponse()
             response.read()
             assert response.status == status
 
     @pytest.mark.parametrize("body", ["{", "[]"])
-    def test_a_body_that_is_no_json_object_is_refused(self, client: Client, body: str) -> None:
+    def test_a_body_that_is_not_a_json_object_is_refused(self, client: Client, body: str) -> None:
         client.connection.request("POST", "/v1/messages", body)
         assert client.receive()[0] == 400
 
@@ -435,7 +443,7 @@ class TestOtherRoutes:
 
 
 class Agent:
-    """The real Claude CLI in a home of its own, with nothing of the caller's environment."""
+    """The real Claude CLI with its own home, and without the caller's environment."""
 
     def __init__(self, api: ModelApi, home: Path) -> None:
         self.binary = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
@@ -488,7 +496,7 @@ def test_the_real_cli_resumes_and_reads_its_whole_last_request_from_the_cache(tm
 
 
 @pytest.mark.real
-def test_the_real_cli_runs_a_tool_and_brings_its_result(tmp_path: Path) -> None:
+def test_the_real_cli_runs_a_tool_and_sends_its_result(tmp_path: Path) -> None:
     with ModelApi([ToolUse("Read", {"file_path": str(tmp_path / "work" / "note.txt")}, text="let me look")]) as api:
         agent = Agent(api, tmp_path)
         (agent.work / "note.txt").write_text("the secret word is clew")

@@ -1,4 +1,4 @@
-"""The rules of the prompt cache, each held by the smallest prompts that show it."""
+"""The rules of the prompt cache, each tested with the smallest prompts that show it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def prompt(*blocks: Block, model: str = "sonnet", **more: Any) -> dict[str, Any]
 
 
 def conversation(length: int, *, marks: tuple[int, ...] = (), ttl: str = "5m") -> dict[str, Any]:
-    """A prompt of so many blocks, counted from 1, with breakpoints at `marks` and always at the last."""
+    """A prompt with that many blocks, counted from 1. It has breakpoints at `marks` and always at the last block."""
     places = {*marks, length}
     return prompt(*(text(f"block {n}", ttl if n in places else None) for n in range(1, length + 1)))
 
@@ -59,13 +59,13 @@ def test_the_first_request_writes_up_to_the_breakpoint_and_pays_the_rest_in_full
     assert account == CacheAccount(input_tokens=tokens(body) - kept, write_5m_tokens=kept)
 
 
-def test_the_same_request_again_is_read(cache: PromptCache) -> None:
+def test_a_repeated_request_is_read_from_the_cache(cache: PromptCache) -> None:
     body = conversation(3)
     cache.charge(body)
     assert cache.charge(body) == CacheAccount(read_tokens=tokens(body))
 
 
-def test_a_grown_conversation_reads_the_old_part_and_writes_the_new(cache: PromptCache) -> None:
+def test_a_longer_conversation_reads_the_old_part_and_writes_the_new(cache: PromptCache) -> None:
     cache.charge(conversation(10))
     old, new = tokens(conversation(10)), tokens(conversation(15))
     assert cache.charge(conversation(15)) == CacheAccount(read_tokens=old, write_5m_tokens=new - old)
@@ -96,7 +96,7 @@ class TestLookBack:
         cache.charge(conversation(15))
         assert cache.charge(conversation(35, marks=(15,))).read_tokens == tokens(conversation(15))
 
-    def test_it_finds_what_was_written_not_what_merely_stayed_the_same(self, cache: PromptCache) -> None:
+    def test_a_read_finds_written_entries_and_not_merely_equal_blocks(self, cache: PromptCache) -> None:
         cache.charge(prompt(text("same"), text("now 1", "5m")))
         assert cache.charge(prompt(text("same"), text("now 2", "5m"))).read_tokens == 0
 
@@ -126,21 +126,21 @@ class TestLife:
         clock.advance(life_s)
         assert cache.charge(body).read_tokens == 0
 
-    def test_each_read_starts_its_life_anew(self, cache: PromptCache, clock: Clock) -> None:
+    def test_each_read_restarts_the_lifetime_of_an_entry(self, cache: PromptCache, clock: Clock) -> None:
         body = conversation(3)
         cache.charge(body)
         for _ in range(5):
             clock.advance(200)
             assert cache.charge(body).read_tokens == tokens(body)
 
-    def test_a_read_of_the_whole_keeps_the_marked_parts_alive_too(self, cache: PromptCache, clock: Clock) -> None:
+    def test_a_read_of_the_whole_renews_the_marked_parts_too(self, cache: PromptCache, clock: Clock) -> None:
         cache.charge(conversation(8, marks=(4,)))
         clock.advance(200)
         cache.charge(conversation(8, marks=(4,)))
         clock.advance(200)
         assert cache.charge(conversation(4)).read_tokens == tokens(conversation(4))
 
-    def test_the_short_life_is_the_default(self, cache: PromptCache) -> None:
+    def test_the_short_lifetime_is_the_default(self, cache: PromptCache) -> None:
         body = prompt({"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}})
         assert cache.charge(body).write_5m_tokens == tokens(body)
 
@@ -173,12 +173,12 @@ def test_a_fifth_breakpoint_is_refused(cache: PromptCache) -> None:
         cache.charge(conversation(8, marks=(1, 2, 3, 4)))
 
 
-def test_an_unknown_life_is_refused(cache: PromptCache) -> None:
+def test_an_unknown_lifetime_is_refused(cache: PromptCache) -> None:
     with pytest.raises(BadBreakpoints, match="'5m' or '1h'"):
         cache.charge(prompt(text("a", "2d")))
 
 
-def test_models_do_not_share(cache: PromptCache) -> None:
+def test_models_do_not_share_a_cache(cache: PromptCache) -> None:
     cache.charge(prompt(text("a", "5m"), model="sonnet"))
     assert cache.charge(prompt(text("a", "5m"), model="opus")).read_tokens == 0
     assert cache.charge(prompt(text("a", "5m"), model="sonnet")).read_tokens > 0
@@ -193,7 +193,7 @@ def test_a_prefix_below_the_minimum_is_ordinary_input(clock: Clock) -> None:
         assert cache.charge(body) == expected
 
 
-def test_the_minimum_is_1024_tokens_unless_told() -> None:
+def test_the_default_minimum_is_1024_tokens() -> None:
     assert PromptCache().minimum_tokens == 1024
 
 
@@ -206,11 +206,11 @@ class TestPrefix:
             "tools": [{"name": "Read", "input_schema": {}, "cache_control": {"type": "ephemeral"}}],
         }
 
-    def test_it_runs_from_tools_over_system_to_messages(self) -> None:
+    def test_the_prefix_is_tools_then_system_then_messages(self) -> None:
         assert [block.kind for block in read_blocks(self.full())] == ["tool", "text", "text"]
 
     @pytest.mark.parametrize(("changed", "still_read"), [("tools", 0), ("system", 1), ("messages", 2)])
-    def test_a_change_spoils_its_own_level_and_what_follows(
+    def test_a_change_invalidates_its_own_level_and_what_follows(
         self, cache: PromptCache, changed: str, still_read: int
     ) -> None:
         cache.charge(self.full())
@@ -225,11 +225,13 @@ class TestPrefix:
         assert cache.charge(body).read_tokens == sizes[still_read]
 
     @pytest.mark.parametrize("setting", [{"tool_choice": {"type": "any"}}, {"thinking": {"type": "disabled"}}])
-    def test_settings_of_the_turn_spoil_the_messages_only(self, cache: PromptCache, setting: dict[str, Any]) -> None:
+    def test_settings_of_the_turn_invalidate_only_the_messages(
+        self, cache: PromptCache, setting: dict[str, Any]
+    ) -> None:
         cache.charge(self.full())
         assert cache.charge(self.full() | setting).read_tokens == read_blocks(self.full())[1].prefix_tokens
 
-    def test_marks_are_no_part_of_it(self) -> None:
+    def test_marks_are_not_part_of_the_prefix(self) -> None:
         bare = copy.deepcopy(self.full())
         for block in (bare["tools"][0], bare["system"][0], bare["messages"][0]["content"][0]):
             del block["cache_control"]
@@ -240,11 +242,11 @@ class TestPrefix:
         long = {"system": [text("s")], "messages": [{"role": "user", "content": [text("a"), text("b")]}]}
         assert read_blocks(short) == read_blocks(long)
 
-    def test_the_role_is_part_of_it(self) -> None:
+    def test_the_role_is_part_of_the_prefix(self) -> None:
         user, assistant = ({"messages": [{"role": role, "content": "a"}]} for role in ("user", "assistant"))
         assert read_blocks(user) != read_blocks(assistant)
 
-    def test_the_clients_note_to_the_biller_is_no_part_of_it(self) -> None:
+    def test_the_clients_billing_note_is_not_part_of_the_prefix(self) -> None:
         noted = [text("x-anthropic-billing-header: cc_version=1.2.3.abc;"), text("be kind")]
         assert read_blocks({"system": noted}) == read_blocks({"system": [text("be kind")]})
 
@@ -255,7 +257,7 @@ class TestAccount:
         assert account.cost_units == pytest.approx(100 + 100 + 50 + 20)
         assert output_cost_units(10) == 50
 
-    def test_usage_is_worded_as_the_api_words_it(self) -> None:
+    def test_usage_has_the_fields_of_the_api(self) -> None:
         assert CacheAccount(1, 2, 3, 4).usage(output_tokens=5) == {
             "input_tokens": 1,
             "cache_read_input_tokens": 2,
@@ -264,7 +266,7 @@ class TestAccount:
             "output_tokens": 5,
         }
 
-    def test_accounts_add_up(self) -> None:
+    def test_accounts_can_be_summed(self) -> None:
         assert sum([CacheAccount(1, 2, 3, 4)] * 2, CacheAccount()) == CacheAccount(2, 4, 6, 8)
 
     def test_every_token_of_the_prompt_is_accounted_for_once(self, cache: PromptCache) -> None:

@@ -1,4 +1,4 @@
-"""The scripted model's second face, the Responses API: over a plain connection, then with the real Codex CLI."""
+"""The Responses API of the scripted model: over a plain connection, then with the real Codex CLI."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def items_of(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class TestReplies:
-    def test_text_comes_in_pieces_and_then_whole(self, client: Client) -> None:
+    def test_text_is_sent_in_pieces_and_then_as_a_whole(self, client: Client) -> None:
         events = client.ask("!slow 3 0.001")
         kinds = [event["type"] for event in events]
         assert kinds[:2] == ["response.created", "response.output_item.added"]
@@ -91,18 +91,18 @@ class TestReplies:
         error = {"type": "rate_limit_exceeded", "code": "rate_limit_exceeded", "message": "slow down"}
         assert (response.status, json.loads(response.read())) == (429, {"error": error})
 
-    def test_full_context_shows_when_the_stream_has_begun(self, api: ModelApi, client: Client) -> None:
+    def test_a_full_context_is_reported_after_the_stream_has_begun(self, api: ModelApi, client: Client) -> None:
         api.script.append(TooLong())
         *_, last = client.ask("hi")
         assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "context_length_exceeded")
         assert api.requests[0].cache.prompt_tokens == 0, "what is refused is not charged"
 
-    def test_cut_breaks_off(self, client: Client) -> None:
+    def test_a_cut_answer_breaks_off(self, client: Client) -> None:
         *_, last = client.ask("!cut half")
         assert (last["type"], last["delta"]) == ("response.output_text.delta", "half")
 
     @pytest.mark.parametrize("where", ["request", "headers", "start", "text"])
-    def test_hanging_answer_goes_on_when_released(self, api: ModelApi, client: Client, where: str) -> None:
+    def test_a_hanging_answer_continues_when_released(self, api: ModelApi, client: Client, where: str) -> None:
         api.script.append(Hang(where, "late"))  # type: ignore[arg-type]
         client.send("hi")
         api.wait_for_hanging(1)
@@ -117,7 +117,7 @@ class TestReplies:
 
 
 class TestRequests:
-    def test_shown_is_what_people_and_the_model_said(self, api: ModelApi, client: Client) -> None:
+    def test_shown_texts_are_those_of_people_and_the_model(self, api: ModelApi, client: Client) -> None:
         client.ask(
             [
                 message("developer", "You are Codex"),
@@ -138,7 +138,7 @@ class TestRequests:
         assert "summary" in items_of(list(client.events()))[0]["content"][0]["text"]
         assert (len(api.requests), api.main_requests, len(api.script)) == (1, [], 1)
 
-    def test_prefix_is_read_from_the_cache_whatever_the_ids(self, api: ModelApi, client: Client) -> None:
+    def test_a_prefix_is_read_from_the_cache_whatever_its_ids(self, api: ModelApi, client: Client) -> None:
         def usage(events: list[dict[str, Any]]) -> tuple[int, int]:
             found = events[-1]["response"]["usage"]
             return found["input_tokens"], found["input_tokens_details"]["cached_tokens"]
@@ -152,7 +152,7 @@ class TestRequests:
         api.clock.advance(600)
         assert usage(client.ask(longer)) == (total, 0)
 
-    def test_client_that_takes_it_for_a_proxy_is_noted_and_refused(self, api: ModelApi) -> None:
+    def test_a_client_that_uses_it_as_a_proxy_is_recorded_and_refused(self, api: ModelApi) -> None:
         connection = http.client.HTTPConnection(api.url.removeprefix("http://"), timeout=60)
         connection.set_tunnel("example.org", 443)
         with pytest.raises(OSError, match="403"):
@@ -192,15 +192,15 @@ class TestRealCodex:
         assert [session in path.name for path in stage.codex_files()] == [True]
 
     @pytest.mark.real
-    def test_proxy_would_have_noticed(self, stage: Stage) -> None:
-        """With what the stage switches off switched on again, it does call home: so the test above can fail."""
+    def test_the_proxy_records_connections_to_the_vendor(self, stage: Stage) -> None:
+        """With the features that the stage switches off, the CLI connects to the vendor: so the test above can fail."""
         settings = stage.home / ".codex" / "config.toml"
         settings.write_text(settings.read_text().replace("analytics.enabled = false", ""))
         proxy = {"HTTPS_PROXY": stage.api.url, "NO_PROXY": "127.0.0.1"}
         self.run(stage, "!say one", "--json", "--skip-git-repo-check", **proxy)
         assert stage.api.refused_hosts
 
-    def test_launches_of_either_agent_are_told_apart(self) -> None:
+    def test_launches_of_the_two_agents_are_distinguished(self) -> None:
         assert AgentLaunch(("-p", "--resume=x")).resumes == "x"
         assert AgentLaunch(("exec", "resume", "--json", "y", "-"), "codex").resumes == "y"
         assert AgentLaunch(("exec", "--json", "-"), "codex").resumes is None
@@ -213,7 +213,7 @@ class TestRealCodex:
         ]
 
 
-def test_both_faces_share_script_and_record(api: ModelApi, client: Client) -> None:
+def test_both_apis_share_script_and_record(api: ModelApi, client: Client) -> None:
     seen: list[str] = []
 
     def hook(request: Request) -> None:

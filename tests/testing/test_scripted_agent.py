@@ -33,7 +33,7 @@ RESULT_KEYS = {
 
 @dataclass(frozen=True)
 class Done:
-    """What a process left behind."""
+    """The output and the exit status of a process."""
 
     lines: list[Line]
     rc: int
@@ -46,7 +46,7 @@ class Done:
 
     @property
     def kinds(self) -> list[str]:
-        """The line types in order. A question may overtake the end of the message, so events stand aside."""
+        """The line types in order, without stream events: a question may arrive before the end of the message."""
         shown = [line for line in self.lines if line["type"] != "stream_event"]
         return ["/".join(str(line[key]) for key in ("type", "subtype", "state") if key in line) for line in shown]
 
@@ -57,7 +57,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Bench:
-    """A binary with a home, a directory and a model of its own."""
+    """A binary with its own home, work directory and model."""
 
     binary: Path
     root: Path
@@ -189,7 +189,7 @@ def test_version_and_help_answer_the_probes(tmp_path: Path) -> None:
     assert ask(plain, "--version") == "2.1.325 (Claude Code)\n"
     assert ask(other, "--version") == "0.9.1 (OpenClaude)\n"
     assert "--resume" in ask(plain, "--help")
-    assert "--permission-prompt-tool" not in ask(plain, "--help")  # hidden in the real one too
+    assert "--permission-prompt-tool" not in ask(plain, "--help")  # the real CLI hides it too
     assert "--resume" not in ask(other, "--help")
 
 
@@ -228,7 +228,7 @@ def test_tools_ask_run_and_are_refused(bench: Bench) -> None:
     assert "No such tool available: Write" in told["message"]["content"][0]["content"]
 
 
-def test_calls_made_side_by_side_all_keep_their_results(bench: Bench) -> None:
+def test_parallel_calls_all_keep_their_results(bench: Bench) -> None:
     sid = str(uuid.uuid4())
     both = '!tool Bash {"command": "echo left"}\n!tool Bash {"command": "echo right"}'
     assert bench.run(both, args=("--session-id", sid)).result["num_turns"] == 3
@@ -239,7 +239,7 @@ def test_calls_made_side_by_side_all_keep_their_results(bench: Bench) -> None:
     assert len(asked) == 2 and asked == told
 
 
-def test_a_prompt_seen_before_is_dropped_without_work(bench: Bench) -> None:
+def test_a_repeated_prompt_is_dropped_without_a_turn(bench: Bench) -> None:
     sid, line = str(uuid.uuid4()), prompt_line("once")
     bench.run(line, args=("--session-id", sid))
     asked = len(bench.api.main_requests)
@@ -273,7 +273,7 @@ def test_an_interrupt_keeps_the_partial_text(bench: Bench) -> None:
     assert bench.shown()[2:4] == [("user", "[Request interrupted by user]"), ("assistant", "No response requested.")]
 
 
-def test_an_interrupt_kills_the_command_that_runs(bench: Bench) -> None:
+def test_an_interrupt_kills_the_running_command(bench: Bench) -> None:
     def stop(line: Line, process: subprocess.Popen[bytes]) -> None:
         if line["type"] == "stream_event" and line["event"]["type"] == "message_stop":
             send(process, INTERRUPT)
@@ -325,7 +325,7 @@ def test_a_cut_stream_and_a_dead_gateway_are_network_errors(bench: Bench) -> Non
     assert "ECONNREFUSED" in refused.result["result"]
 
 
-def test_a_damaged_file_is_read_as_far_as_it_goes(bench: Bench) -> None:
+def test_the_valid_lines_of_a_damaged_file_are_read(bench: Bench) -> None:
     sid = str(uuid.uuid4())
     bench.run("one", "two", args=("--session-id", sid))
     path = bench.session(sid)
@@ -336,7 +336,7 @@ def test_a_damaged_file_is_read_as_far_as_it_goes(bench: Bench) -> None:
     assert "No conversation found" in bench.run("four", args=(f"--resume={sid}",)).stderr
 
 
-def test_rewind_and_fork_leave_the_original_alone(bench: Bench) -> None:
+def test_rewind_and_fork_do_not_change_the_original(bench: Bench) -> None:
     sid, branch = str(uuid.uuid4()), str(uuid.uuid4())
     first = bench.run("one", args=("--session-id", sid))
     bench.run("two", args=(f"--resume={sid}",))
@@ -349,15 +349,15 @@ def test_rewind_and_fork_leave_the_original_alone(bench: Bench) -> None:
     assert chain(bench.session(branch))[0] == ("user", "one")
 
 
-def test_the_log_tells_flags_and_prompt_also_of_a_rejected_resume(bench: Bench) -> None:
+def test_the_log_has_flags_and_prompt_also_for_a_rejected_resume(bench: Bench) -> None:
     log, gone = bench.root / "log", str(uuid.uuid4())
     bench.run("lost?", args=(f"--resume={gone}",), env={"CLEW_SCRIPT_LOG": str(log)})
     [line] = [json.loads(text) for text in log.read_text().splitlines()]
     assert f"--resume={gone}" in line["argv"] and line["prompts"] == ["lost?"]
 
 
-def test_a_turn_imports_next_to_nothing(bench: Bench) -> None:
-    """So that it starts in a blink: json, signal, socket or pathlib would double the time."""
+def test_a_turn_imports_few_modules(bench: Bench) -> None:
+    """So it starts quickly: json, signal, socket or pathlib would double the time."""
     told = bench.root / "told"
     told.write_text(f'#!/bin/sh\nexec {sys.executable} -X importtime -SEs {bench.binary} "$@"\n')
     told.chmod(0o755)
@@ -372,7 +372,7 @@ def test_a_turn_imports_next_to_nothing(bench: Bench) -> None:
 
 
 def imported(stderr: str) -> set[str]:
-    """The modules that `-X importtime` tells of."""
+    """The modules that `-X importtime` lists."""
     return {line.rpartition("|")[2].strip() for line in stderr.splitlines() if line.startswith("import time:")}
 
 
@@ -389,7 +389,7 @@ def imported(stderr: str) -> set[str]:
         ({"do": "no_result"}, 0, ["system/init", "system/status", "assistant"]),
     ],
 )
-def test_faults_end_the_process_where_they_say(bench: Bench, fault: Line, rc: int, kinds: list[str]) -> None:
+def test_faults_end_the_process_at_the_named_point(bench: Bench, fault: Line, rc: int, kinds: list[str]) -> None:
     sid = str(uuid.uuid4())
     bench.run("one", args=("--session-id", sid))
     done = bench.run("two", args=(f"--resume={sid}",), env=bench.fail_with(**fault))
@@ -397,7 +397,7 @@ def test_faults_end_the_process_where_they_say(bench: Bench, fault: Line, rc: in
     assert [kind for kind in done.kinds if "lifecycle" not in kind] == kinds
 
 
-def test_a_fault_fires_on_its_turn_and_once(bench: Bench) -> None:
+def test_a_fault_happens_at_its_turn_and_once(bench: Bench) -> None:
     sid = str(uuid.uuid4())
     script = bench.fail_with(do="error_result", text="API Error: strange", turn=2, once=str(bench.root / "used"))
     args = ("--session-id", sid)
@@ -408,7 +408,7 @@ def test_a_fault_fires_on_its_turn_and_once(bench: Bench) -> None:
     assert outcomes == [False, True, False]
 
 
-def test_noise_and_lies_leave_the_turn_a_success(bench: Bench) -> None:
+def test_noise_and_wrong_reports_do_not_fail_the_turn(bench: Bench) -> None:
     noisy = bench.run("one", env=bench.fail_with(do="garbage_line"))
     assert b"NaN" in noisy.raw and b"\\ud800" in noisy.raw and not noisy.result["is_error"]
     flooded = bench.run("one", env=bench.fail_with(do="flood", n_bytes=2_000_000, stderr_lines=5000))
@@ -418,7 +418,7 @@ def test_noise_and_lies_leave_the_turn_a_success(bench: Bench) -> None:
     assert init["session_id"] != lying.result["session_id"]
 
 
-def test_an_unsaved_turn_succeeds_and_is_gone(bench: Bench) -> None:
+def test_an_unsaved_turn_succeeds_and_is_not_in_the_file(bench: Bench) -> None:
     sid = str(uuid.uuid4())
     bench.run("one", args=("--session-id", sid))
     bench.run("two", args=(f"--resume={sid}",), env=bench.fail_with(do="unsaved"))
@@ -455,7 +455,7 @@ def real_cli() -> Path:
 
 @dataclass(frozen=True)
 class Story:
-    """The same script on one of the two binaries, and what a host sees of it."""
+    """The same script on one of the two binaries, and what it prints to its host."""
 
     turns: dict[str, Done]
     chain: list[tuple[str, str]]
@@ -482,7 +482,7 @@ def tell(bench: Bench) -> Story:
 
 
 @pytest.mark.real
-def test_the_scripted_agent_tells_the_same_story_as_the_real_one(tmp_path: Path, api: ModelApi) -> None:
+def test_the_scripted_agent_behaves_like_the_real_one(tmp_path: Path, api: ModelApi) -> None:
     stories = []
     for name in ("scripted", "real"):
         root = tmp_path / name
@@ -517,7 +517,7 @@ def same_result(ours: Line, theirs: Line, title: str) -> None:
 
 
 def same_keys(ours: Done, theirs: Done, title: str) -> None:
-    """No line of ours has a key that the real one's lacks; the lines a host reads closely have all that matter."""
+    """No line of ours has a key that the real line lacks. The lines that a host reads have all keys that matter."""
     for kind in {line["type"] for line in theirs.lines} - {"result"}:
         mine = [line for line in ours.lines if line["type"] == kind]
         real = [line for line in theirs.lines if line["type"] == kind]

@@ -1,4 +1,4 @@
-"""The scripted agent reads and writes JSON by the C parts of `json` alone: it must say the same."""
+"""The scripted agent reads and writes JSON with only the C parts of `json`: the results must be the same."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_it_writes_and_reads_what_json_does(value: object) -> None:
+def test_it_writes_and_reads_the_same_as_json(value: object) -> None:
     compact = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     assert dumps(value) == compact + b"\n"
     assert loads(dumps(value)) == loads(json.dumps(value, indent=1)) == value
 
 
 @pytest.mark.parametrize("text", ["", " ", "{", "{}x", "{} {}", '{"a" 1}', "[1,]", '"\n"', '"\\q"', "nul", "'a'", "01"])
-def test_what_is_no_json_for_json_is_none_here(text: str) -> None:
+def test_what_json_refuses_is_refused_here(text: str) -> None:
     for read in (json.loads, loads):
         with pytest.raises(ValueError):
             read(text)

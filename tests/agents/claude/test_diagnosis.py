@@ -68,10 +68,10 @@ class TestTexts:
 
 
 class TestSuccess:
-    def test_an_api_error_status_is_no_success_even_without_is_error(self) -> None:
+    def test_an_api_error_status_is_not_a_success_even_without_is_error(self) -> None:
         assert not look({**failed(), "is_error": False, "api_error_status": 500}).answered
 
-    def test_no_result_is_no_success(self) -> None:
+    def test_a_missing_result_is_not_a_success(self) -> None:
         assert look() == Diagnosis(answered=False)
 
 

@@ -76,7 +76,7 @@ class TestChain:
         assert view.entries[1].text == "text of a1"
         assert view.last_entry == "a2"
 
-    def test_the_size_is_the_files(self, read: Write, tmp_path: Path) -> None:
+    def test_the_size_is_that_of_the_file(self, read: Write, tmp_path: Path) -> None:
         assert read(*CHAIN).size_bytes == (tmp_path / "s.jsonl").stat().st_size
 
     def test_of_two_children_the_later_one_wins(self, read: Write) -> None:
@@ -186,7 +186,7 @@ class TestEntries:
         assert ids(view) == ["u1", "u2"]
 
     @pytest.mark.parametrize(("stop_reason", "complete"), [("end_turn", True), ("tool_use", False)])
-    def test_an_answer_that_wants_a_tool_is_not_complete(self, read: Write, stop_reason: str, complete: bool) -> None:
+    def test_an_answer_that_calls_a_tool_is_not_complete(self, read: Write, stop_reason: str, complete: bool) -> None:
         answer = said("a1", "u1")
         answer["message"]["stop_reason"] = stop_reason
         assert read(user("u1"), answer).entries[1].complete is complete
@@ -213,7 +213,7 @@ class TestDamage:
         assert ids(view) == ["u1", "a1", "r1", "a2"]
         assert view.entries[0].text == "odd \ud800"
 
-    def test_bytes_that_are_no_utf_8_do_not_break_the_chain(self, read: Write) -> None:
+    def test_bytes_that_are_not_utf_8_do_not_break_the_chain(self, read: Write) -> None:
         raw = json.dumps(said("a1", "u1", "xQz")).encode().replace(b"Q", b"\xff")
         assert ids(read(user("u1"), raw, user("u2", "a1"))) == ["u1", "a1", "u2"]
 

@@ -250,7 +250,7 @@ class TestLines:
             {"type": "message_stop"},
         ],
     )
-    def test_other_stream_events_are_no_events(self, event: dict[str, Any]) -> None:
+    def test_other_stream_events_give_no_event(self, event: dict[str, Any]) -> None:
         assert read(streamed(event))[1] == []
 
     def test_thinking_and_empty_text_are_not_said(self) -> None:
@@ -336,7 +336,7 @@ class TestLines:
         [asked] = read({"type": "control_request", "request_id": "q2", "request": request})[1]
         assert asked == QuestionAsked("q2", "AskUserQuestion", {"questions": []}, is_form=True)
 
-    def test_other_control_requests_are_no_events(self) -> None:
+    def test_other_control_requests_give_no_event(self) -> None:
         assert read({"type": "control_request", "request_id": "q", "request": {"subtype": "hook_callback"}})[1] == []
 
     def test_a_cancelled_request_is_withdrawn(self) -> None:
@@ -376,7 +376,7 @@ class TestLines:
             None,
         ],
     )
-    def test_unknown_lines_are_no_events(self, value: Any) -> None:
+    def test_unknown_lines_give_no_event(self, value: Any) -> None:
         reader, events = read(value)
         assert events == []
         assert not reader.finished
@@ -443,7 +443,7 @@ class TestResult:
         ended = end(reader)
         assert (ended.usage, ended.uncounted) == (Usage(3, 11, 100, 20), NO_USAGE)
 
-    def test_nothing_at_all_is_no_answer(self) -> None:
+    def test_empty_output_is_not_an_answer(self) -> None:
         ended = end(ClaudeReader(), stderr="boom\nmore")
         assert (ended.diagnosis.answered, ended.diagnosis.outcome, ended.usage) == (False, None, NO_USAGE)
         assert ended.diagnosis.message == "more"  # the last line usually says why it died
@@ -472,7 +472,7 @@ class TestBadBytes:
         "raw",
         [b"", b"{", b"\x00" * 50, b"\xff\xfe{}", b"not json", b'{"type":"assistant"', b"[" * 1000, b"\xed\xa0\x80"],
     )
-    def test_garbage_is_no_event(self, raw: bytes) -> None:
+    def test_malformed_lines_give_no_event(self, raw: bytes) -> None:
         assert ClaudeReader().feed(raw) == []
 
     def test_nan_and_infinity_do_not_lose_a_line(self) -> None:
@@ -486,7 +486,7 @@ class TestBadBytes:
         [event] = ClaudeReader().feed(line(delta("a\ud83dz")))
         assert event == TextStreamed("a\ud83dz")
 
-    def test_bytes_that_are_no_utf_8_do_not_lose_a_line(self) -> None:
+    def test_bytes_that_are_not_utf_8_do_not_lose_a_line(self) -> None:
         [event] = ClaudeReader().feed(line(delta("aQz")).replace(b"Q", b"\xff"))
         assert event == TextStreamed("a\ufffdz")
 
@@ -496,7 +496,7 @@ class TestBadBytes:
         assert len(event.text) == 10_000_000
 
     @pytest.mark.parametrize("depth", [500, 5_000, 100_000])
-    def test_deeply_nested_json_is_survived(self, depth: int) -> None:
+    def test_deeply_nested_json_gives_no_event(self, depth: int) -> None:
         nested = b"[" * depth + b"]" * depth
         for kind in (b"system", b"assistant", b"brand_new"):
             assert ClaudeReader().feed(b'{"type":"' + kind + b'","message":' + nested + b"}") == []

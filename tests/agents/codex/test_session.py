@@ -133,7 +133,7 @@ class TestEntries:
         assert codex.read_session(path, size).entries == (second,)
         assert len(codex.read_session(path, 10**9).entries) == 2, "the file was rewritten, so all of it is read"
 
-    def test_tools_are_seen(self, path: Path) -> None:
+    def test_tool_calls_are_recognised(self, path: Path) -> None:
         size = write(path, said("user", "a"), line("response_item", type="reasoning")).stat().st_size
         assert not codex.read_session(path).tool_called
         write(path, line("response_item", type="custom_tool_call", id="c"), mode="a")

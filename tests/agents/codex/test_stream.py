@@ -121,7 +121,7 @@ class TestLines:
         [b"", b"garbage", b"[]", b"null", b'{"type":"new.kind"}', b'{"type":"item.completed"}', b'{"type":"error"}',
          b'{"type":"item.completed","item":[]}', b'{"type":"turn.failed","error":null}', b"\xff\xfe", b"[" * 9999],
     )  # fmt: skip
-    def test_lines_it_cannot_read_are_no_event(self, line: bytes) -> None:
+    def test_unreadable_lines_give_no_event(self, line: bytes) -> None:
         assert reader().feed(line) == []
 
     def test_a_lone_surrogate_is_read(self) -> None:
