@@ -1,4 +1,4 @@
-// Loads again what the daemon may have changed. One request is under way at a time; calls during it cause one more
+// Loads again what the daemon may have changed. One request runs at a time; calls during it cause one more
 // request after it.
 
 /** `pauseMs`: the shortest time between two requests, for data that changes many times a second. */

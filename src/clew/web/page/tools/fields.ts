@@ -1,4 +1,4 @@
-// All fields of a tool call's input, the most informative first. Whoever allows a call must be able to see all of it, so
+// All fields of a tool call's input, the most informative first. A person who allows a call must be able to see all of it, so
 // nothing is left out; a long field is folded, with its length.
 
 import { asText, plural } from "../text/format.ts";
