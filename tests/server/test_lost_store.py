@@ -62,7 +62,7 @@ async def test_it_refuses_writes_says_so_and_keeps_a_copy(
         await asyncio.sleep(0.02)
     [copy] = re.findall(r"A copy of all that this process had stored is (\S+)\.", daemon.log)
     doctor = await asyncio.to_thread(clew, scripted, "doctor")
-    assert f"{copy} holds what a process saw of the database" in doctor, "while the daemon is still up"
+    assert f"{copy} is a copy from a process" in doctor, "while the daemon is still up"
     assert "disk I/O error" not in doctor
     assert await asyncio.to_thread(daemon.stop) == 0
     assert daemon.log.count("deleted, replaced or cut short") == 1, "once in its log"

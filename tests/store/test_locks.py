@@ -266,7 +266,7 @@ def test_a_stopped_writer_on_sqlite_is_named(tmp_path: Path) -> None:
             assert error.message.endswith("), which is stopped.")
             assert f"kill -CONT {client.pid}" in (error.hint or "")
             [(what, hint)] = store.obstacles()
-            assert what.startswith(f"Nobody can write to the database: it is held by process {client.pid} (")
+            assert what.startswith(f"No process can write to the database: it is held by process {client.pid} (")
             assert hint == error.hint
             client.send_signal(signal.SIGCONT)
             client.communicate(timeout=60)

@@ -10,9 +10,9 @@ from psycopg.pq import ExecStatus
 
 from clew.store import open_store
 from clew.store.database.postgres_connection import (
+    MAX_PREPARED,
+    MAX_ROWS,
     PREPARED_AFTER,
-    PREPARED_MOST,
-    ROWS_MOST,
     KnownStatement,
     PostgresConnection,
 )
@@ -60,10 +60,10 @@ def test_a_value_of_another_kind_is_a_fault_of_ours(connection: PostgresConnecti
 
 
 def test_no_more_is_prepared_than_the_server_is_to_keep(connection: PostgresConnection) -> None:
-    for number in range(PREPARED_MOST + 5):
+    for number in range(MAX_PREPARED + 5):
         for _ in range(PREPARED_AFTER + 1):
             assert connection.execute(f"SELECT {number} + %s::bigint", (1,)).fetchone() == (number + 1,)
-    assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (PREPARED_MOST,)
+    assert connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (MAX_PREPARED,)
     connection.close()
 
 
@@ -83,13 +83,13 @@ def test_many_rows_say_the_same_as_one_after_the_other(connection: PostgresConne
     connection.executemany(tolerant, rows("two", "four", "four"))
     connection.executemany(counting, rows("five", "six"))
     connection.executemany(later, rows("six", "six", "six"))
-    connection.executemany(plain, rows(*(f"many {n}" for n in range(ROWS_MOST + 1))))
+    connection.executemany(plain, rows(*(f"many {n}" for n in range(MAX_ROWS + 1))))
     with pytest.raises(psycopg.errors.UniqueViolation):
         connection.executemany(plain, rows("seven", "seven"))
     stored = connection.execute("SELECT a, b, c FROM u WHERE a NOT LIKE 'many%%'").fetchall()
     expected = [("one", 0, None), ("two", 0, None), ("three", 1, b"\x00"), ("four", 1, b"\x00")]
     assert sorted(stored) == sorted([*expected, ("five", 4, None), ("six", 2, None)])
-    assert connection.execute("SELECT count(*), max(b) FROM u").fetchone() == (6 + ROWS_MOST + 1, ROWS_MOST)
+    assert connection.execute("SELECT count(*), max(b) FROM u").fetchone() == (6 + MAX_ROWS + 1, MAX_ROWS)
     connection.close()
 
 

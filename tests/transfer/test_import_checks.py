@@ -26,7 +26,7 @@ from clew.hosts.transfer.imports import import_thread
 from clew.store.rows.reviews import packed
 from clew.store.store import Store, open_store
 from clew.store.transfer.codec import PortableThread, as_json, from_json
-from clew.store.transfer.import_checks import AMOUNT_MOST, COUNT_MOST, PACKED_MOST, TIME_MOST
+from clew.store.transfer.import_checks import MAX_AMOUNT, MAX_COUNT, MAX_TIME, MAX_UNPACKED_BYTES
 from clew.store.transfer.restoring import restore
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage
@@ -74,7 +74,7 @@ HOSTILE: list[tuple[str, dict[str, Any]]] = [
     ("threads", {"origin": an_origin(round=10**40)}),
     ("threads", {"origin": an_origin(round=True)}),
     ("threads", {"origin": an_origin(at=1)}),
-    ("threads", {"created_at": TIME_MOST * 2}),
+    ("threads", {"created_at": MAX_TIME * 2}),
     ("turns", {"role": "system"}),
     ("turns", {"thread_id": "another"}),
     ("turns", {"thread_id": "of-b"}),
@@ -95,9 +95,9 @@ HOSTILE: list[tuple[str, dict[str, Any]]] = [
     ("runs", {"prompt_turn_id": "turn-of-b"}),
     ("runs", {"answer_turn_id": "turn-of-b"}),
     ("runs", {"position": 2**63 - 1}),
-    ("runs", {"input_tokens": COUNT_MOST + 1}),
+    ("runs", {"input_tokens": MAX_COUNT + 1}),
     ("runs", {"output_tokens": -1}),
-    ("runs", {"cost_usd": AMOUNT_MOST * 2}),
+    ("runs", {"cost_usd": MAX_AMOUNT * 2}),
     ("runs", {"created_at": -1e200}),
     ("runs", {"asked": "no json"}),
     ("runs", {"asked": '{"retry_of": []}'}),
@@ -187,7 +187,7 @@ async def test_imports_and_archives_refuse_the_same_rows_and_write_nothing(
     for table, change in hostile:
         await both(table, change)
     if name == "maze":
-        await both("review_rounds", {"diff": packed(bytes(PACKED_MOST + 1))})
+        await both("review_rounds", {"diff": packed(bytes(MAX_UNPACKED_BYTES + 1))})
     assert await b.store.call(lambda store: store.threads.dump("of-b")) == before
     path.write_text(json.dumps(_archive(dumps, "threads", {"origin": an_origin()})))
     assert (await archives.restore(str(path))).turns > 0, "the control"

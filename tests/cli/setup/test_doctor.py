@@ -202,7 +202,7 @@ def test_a_stopped_writer_is_named_and_not_waited_for(cli: Any) -> None:
         writer.wait()
     [problem] = done.json["problems"]
     assert done.code == 1
-    assert problem["problem"].startswith(f"Nobody can write to the database: it is held by process {writer.pid} (")
+    assert problem["problem"].startswith(f"No process can write to the database: it is held by process {writer.pid} (")
     assert problem["problem"].endswith("), which is stopped.")
     assert problem["fix"].startswith(f"Continue it (kill -CONT {writer.pid}), or end it (kill -KILL {writer.pid})")
     assert done.json["notes"] == []
@@ -218,8 +218,8 @@ def test_a_database_without_its_main_file_is_not_made_anew(cli: Any) -> None:
     log.chmod(0o600)
     done = cli.run("doctor", "--json")
     [problem] = done.json["problems"]
-    assert problem["problem"] == f"{path} is gone, and its log, {log}, is there."
-    assert "end every daemon and worker" in problem["fix"]
+    assert problem["problem"] == f"{path} is gone, but its log, {log}, is there."
+    assert "stop every daemon and worker" in problem["fix"]
     assert (path.exists(), log.read_bytes()) == (False, b"what was committed last")
 
 

@@ -1,4 +1,4 @@
-"""What one kind of database does in its own way: `sqlite.py`, `postgres.py`. No other module knows which it is."""
+"""What differs between databases; `sqlite.py` and `postgres.py` implement it. Only they know which one is used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """What the catalogue of a database says of a column, in the same words for every database."""
+    """What the database's catalogue says about a column, in the same terms for every database."""
 
     kind: str  # TEXT, BIGINT, SMALLINT or DOUBLE PRECISION
     is_required: bool  # NOT NULL
@@ -27,80 +27,80 @@ Catalogue = Mapping[str, Mapping[str, Column]]  # by table and column
 
 
 class Dialect(Protocol):
-    """The duties of a dialect."""
+    """Each method is what `Database` needs from one kind of database."""
 
     style: Style
-    errors: tuple[type[Exception], ...]  # the driver's, to be translated
+    errors: tuple[type[Exception], ...]  # the driver's exceptions, which `translate` takes
 
     def connect(self) -> Any:
-        """A connection of the calling thread, in autocommit mode."""
+        """A connection for the calling OS thread, in autocommit mode."""
 
     def create(self) -> None:
-        """See that there is a database to connect to, as far as that is ours to do."""
+        """Creates the database if it does not exist. On a server, creating it is the administrator's task."""
 
     def is_broken(self, connection: Any) -> bool:
-        """It will never work again: a new one is needed."""
+        """Whether the connection will never work again, so that a new one is needed."""
 
     def begin(self, connection: Any) -> None:
-        """Begin a write transaction: alone, or with `locks` taken before each query."""
+        """Begins a write transaction: the only one at a time, or with `locks` taken before each query."""
 
     def locks(self) -> Mapping[str, Locks]:
-        """By query, what it must lock in a write transaction; empty where such a transaction is alone."""
+        """By query: its locks in a write transaction. Empty if there is only one write transaction at a time."""
 
     def lock_name(self, kind: str, value: Any) -> str | None:
-        """None: a row says it, and has not been looked at yet."""
+        """The name of the lock. None: the name depends on a row that has not been read yet."""
 
     def know_lock(self, kind: str, row_id: str, thread_id: str) -> None:
-        """That row belongs to that thread."""
+        """Remembers that the row belongs to that thread."""
 
     def lock(self, connection: Any, name: str) -> float | None:
-        """To the end of the transaction, waiting for whoever has it. Returns the shared `time` then."""
+        """Takes the lock until the transaction ends; waits while it is held. Returns the server's time then."""
 
     def lock_of(self, connection: Any, kind: str, value: Any) -> str | None:
-        """The same, of a lock whose name a row says. Returns the name; None: there is no such row."""
+        """Takes a lock whose name depends on a row. Returns the name; None: there is no such row."""
 
     def wait_for_locks(self, max_s: float) -> None:
-        """For so long on new connections, where they are narrow; then the error says that another try may do."""
+        """Sets how long new connections wait for a lock (PostgreSQL). The error then says that a retry may help."""
 
     def commit(self, connection: Any, statements: Sequence[Statement]) -> None:
-        """Run these, and end the write transaction: in one step for everybody else."""
+        """Runs the statements and commits; other processes see both as one step."""
 
     def time(self, connection: Any) -> float | None:
-        """The time by the clock that all users of the database share; None: they share this machine's."""
+        """The server's time. None: all users of the database are on this machine and share its clock."""
 
     def begin_reading(self, connection: Any) -> None:
-        """Begin a transaction that only reads, and sees one moment's state."""
+        """Begins a transaction that only reads, and sees one consistent state."""
 
     def in_transaction(self, connection: Any) -> bool: ...
 
     def columns(self, cursor: Any) -> list[str]:
-        """The names of what was selected."""
+        """The names of the selected columns."""
 
     def catalogue(self, connection: Any) -> Iterable[tuple[str, str, str, bool]]:
         """Every column of the schema: its table, its name, its type and whether it is NOT NULL."""
 
     def guard(self) -> AbstractContextManager[None]:
-        """Only one process at a time is inside: for the first creation and for migrations."""
+        """A lock that one process holds at a time, for the first creation and for migrations."""
 
     def is_ready(self, connection: Any) -> bool:
-        """Prepared, and has a version table."""
+        """Whether the database was prepared and has a version table."""
 
     def prepare(self, connection: Any) -> None:
-        """Settings that are kept in the database itself. Called inside the guard."""
+        """Changes settings that are stored in the database itself. Called inside the guard."""
 
     def translate(self, error: Exception) -> ClewError: ...
 
     def search_words(self, words: SearchQuery) -> str:
-        """What is looked for, as its index of words wants it: words in quotes, so that nothing in them is a sign."""
+        """The search in the syntax of the database's text index. The words are quoted, so they contain no operators."""
 
     def lost(self, connection: Any) -> StoreError | None:
-        """The database that the connection has open is not the one that others open by its name, nor ever will be."""
+        """An error if the open files are no longer the database's files, which cannot be repaired. None: they are."""
 
     def rescue(self, connection: Any) -> Path:
-        """A copy of all that the connection sees of a database that was lost."""
+        """Copies everything that the connection still sees of a lost database."""
 
     def obstacles(self, connection: Any) -> list[tuple[str, str]]:
-        """Who keeps others from writing, and what to do about it."""
+        """What blocks writers, each with what to do about it."""
 
     def problems(self, connection: Any) -> list[str]:
-        """What a quick look at the database itself finds wrong."""
+        """The problems that a quick check of the database finds."""

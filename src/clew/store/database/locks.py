@@ -1,14 +1,14 @@
-"""What a query reads or writes that others may change at the same time: the lock that guards it, as data.
+"""The locks of each query on PostgreSQL, as data.
 
-Each query that writes, and each that reads what a transaction goes by, names its locks in a comment of its own:
-`-- locks: thread :thread_id`. A write transaction on PostgreSQL takes them before the query and keeps them to its end
-(strict two-phase locking), so whatever it has read is still true when it writes. Two transactions with nothing in
-common do not meet. SQLite has one writer at a time, and needs none of them.
+Each query that writes, and each query whose result a transaction depends on, names its locks in a comment:
+`-- locks: thread :thread_id`. A write transaction on PostgreSQL takes them before the query and holds them to its end
+(strict two-phase locking), so what it has read is still true when it writes. Transactions without a common lock do not
+wait for each other. SQLite has one writer at a time, and needs no locks.
 
-Everything that belongs to a thread is under the lock of the thread: `run`, `turn`, `pin` and the others lead to it. The
-lease of a thread is under it as well, since the key of that lease is the name of the lock. `row` says that the
-statement by itself is enough; `commit` that it runs in the last step of a transaction, where the counter of versions
-lets in one at a time.
+The lock of a thread protects everything that belongs to it: `run`, `turn`, `pin` and other kinds lead to the thread's
+lock. It also protects the thread's lease, because the key of that lease is the name of the lock. `row` means that the
+statement needs no lock, because it is atomic by itself. `commit` means that it runs in the last step of a transaction,
+where the version counter admits one transaction at a time.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from pathlib import Path
 
 from clew.store.database.sql import HERE, NAME
 
-Locks = tuple[tuple[str, str], ...]  # kinds, each with the parameter that says which one
+Locks = tuple[tuple[str, str], ...]  # kinds of locks, each with the parameter that has its value
 
 ROW, COMMIT = "row", "commit"
 
-# By kind: how the name of the lock begins; the parameter's value is the rest of it.
+# By kind: the beginning of the lock's name; the rest is the value of the parameter.
 PREFIXES: dict[str, str] = {
     "thread": "thread/",
-    "lease": "",  # `thread/…` is the thread's own
+    "lease": "",  # so the lease `thread/…` has the lock of that thread
     "leases": "leases/",  # all slots of one prefix
-    "name": "name/",  # of a thread or of a pair: they share one space
-    "session": "session/",  # which thread owns it
-    "day": "review-day/",  # the number of the next review
+    "name": "name/",  # of a thread or a pair: no thread has the name of a pair
+    "session": "session/",  # protects which thread owns the session
+    "day": "review-day/",  # protects the number of the next review
     "pair": "pair/",
     "hook": "hook/",
     "hook_key": "hook-key/",
-    "delivery": "delivery/",  # told once
+    "delivery": "delivery/",  # of a forge's event, which is handled once
     "digest": "digest/",
     "key_value": "fact/",
 }
 
-# By kind: what selects the name of the lock, or nothing where there is no such row. {} is the parameter's value.
-OF_THREAD: dict[str, str] = {  # a row never goes over to another thread, so its lock's name is known for good
+# By kind: a query that selects the name of the lock, or no row. {} is the value of the parameter.
+OF_THREAD: dict[str, str] = {  # a row never moves to another thread, so the name of its lock never changes
     "run": "SELECT 'thread/' || thread_id FROM runs WHERE id = {}",
     "turn": "SELECT 'thread/' || thread_id FROM turns WHERE id = {}",
     "pin": "SELECT 'thread/' || thread_id FROM pins WHERE id = {}",
@@ -51,14 +51,14 @@ OF_THREAD: dict[str, str] = {  # a row never goes over to another thread, so its
 }
 LOOKED_UP: dict[str, str] = OF_THREAD | {
     "session_of_pin": "SELECT 'session/' || session_id FROM pins WHERE id = {}",
-    "key_of_job": "SELECT 'job-key/' || key FROM jobs WHERE id = {}",  # whose turn it is
+    "key_of_job": "SELECT 'job-key/' || key FROM jobs WHERE id = {}",  # protects which job of the key is next
 }
 
 _LOCKS = re.compile(r"^-- locks: (.+)$", re.MULTILINE)
 
 
 def declared(folder: Path = HERE / "queries") -> dict[str, str]:
-    """By query: what its comment says."""
+    """By query: the text of its `-- locks:` comment."""
     found = {}
     for file in folder.rglob("*.sql"):
         _, *parts = NAME.split(file.read_text("utf-8"))

@@ -1,14 +1,14 @@
-"""PostgreSQL: how it is reached, and what its errors mean.
+"""PostgreSQL: how Clew connects to it, and what its errors mean.
 
 Rules
-1. A write transaction locks what its queries are about (`locks.py`) with advisory locks, and keeps them to its end.
-   Nothing is locked for the whole store but the counter of versions, and that only within the message that commits:
-   the server needs no client to finish it.
-2. A connection that the server dropped (a restart, a lost network) is replaced before the next transaction, or at its
-   first statement: that is where one learns of it. What was under way is lost, and its caller is told.
-3. A client that is stopped, suspended or cut off inside a transaction holds its locks for IDLE_S at most: the server
-   then ends its session, and undoes what it had written. It finds out at its next statement.
-4. Nothing that is in the address but host and database is ever shown: it may hold a password.
+1. A write transaction takes advisory locks for its queries (`locks.py`), and keeps them until it ends. Only the version
+   counter is locked for the whole store, and only within the message that commits: the server finishes that without the
+   client.
+2. A connection that the server dropped (a restart, a lost network) is replaced before the next transaction or at its
+   first statement, where the loss is noticed. An open transaction is lost, and its caller gets an error.
+3. A client that is stopped, suspended or disconnected inside a transaction holds its locks for at most IDLE_S: then the
+   server ends its session and rolls back. The client gets an error at its next statement.
+4. Only the host and the database of the address are ever shown: the rest may contain a password.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from clew.store.database.database import Statement
     from clew.store.database.locks import Locks
 
-MIGRATIONS = 0x436C6578  # advisory locks are numbers: this one, and for the rest a hash of what is locked
+MIGRATIONS = 0x436C6578  # the advisory lock of migrations; those of `locks.py` are hashes of their names
 CONNECT_S = 10
-IDLE_S = 10  # inside a transaction, where nobody waits for anything: well below the life of a lease
-NAMES_KEPT = 10_000  # of locks
-LONG_S = 5.0  # for what is done within milliseconds
+IDLE_S = 10  # the longest pause inside a transaction, which should have none: far below the life of a lease
+NAMES_KEPT = 10_000  # names of locks in the cache
+LONG_S = 5.0  # an idle transaction that is older than this is reported: it should take milliseconds
 
-# Where the address does not say otherwise. The server is told to look after its end as well: it holds the locks.
+# Unless the address sets them. The server gets time-outs as well, because it holds the locks.
 _TCP = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -61,31 +61,31 @@ _SESSION = {
 _KINDS = {
     "25006": "read_only",
     "53100": "full",
-    "55P03": "locked",  # our own lock_timeout
+    "55P03": "locked",  # lock_timeout, which we set
     "40P01": "locked",
     "40001": "locked",
-    "42P01": "corrupt",  # our SQL is tested: what it names is not there
+    "42P01": "corrupt",  # a table that does not exist: our SQL is tested, so the schema is damaged
     "42703": "corrupt",
     "XX001": "corrupt",
     "XX002": "corrupt",
 }
-_IN_EACH_OTHERS_WAY = frozenset({"40P01", "40001", "55P03"})  # undone, and likely to work at another try
-_NO_ROOM = re.compile("too many clients|too many connections|remaining connection slots")  # told without a state
+_RETRY_HELPS = frozenset({"40P01", "40001", "55P03"})  # two transactions conflicted, and this one was rolled back
+_NO_CONNECTIONS = re.compile("too many clients|too many connections|remaining connection slots")  # has no SQLSTATE
 _CLASSES = {"53": "full", "58": "unreachable", "XX": "corrupt"}
 
 _SAYS = {
     "locked": ("is held by another process", "Try again; `clew doctor` shows who is running."),
     "read_only": ("cannot be written", "Give the address of the primary, and a user who may write."),
-    "full": ("is out of space or connections", "Free some and try again; nothing that was stored is lost."),
+    "full": ("is out of space or connections", "Free some and try again; nothing stored is lost."),
     "corrupt": ("is damaged or not a Clew database", "Restore a copy, or name another in CLEW_STORE."),
-    "unreachable": ("cannot be reached", "See that the server runs, and check the address in CLEW_STORE."),
+    "unreachable": ("cannot be reached", "Check that the server runs, and check the address in CLEW_STORE."),
 }
 
-# The time is read when the lock is had: whoever locks something is often about to compare times.
+# The time is read together with the lock, because code that takes a lock often compares times next.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0)), extract(epoch FROM clock_timestamp())::float8"
 
-# Sessions in this database that hold locks of a transaction and have not moved for long. A name that only its owner may
-# read is NULL for others.
+# Sessions in this database that hold locks of a transaction and have been idle for long. The application name is NULL
+# for users who may not read it.
 _LONG_HELD = """
 SELECT session.pid, session.application_name, session.state,
     extract(epoch FROM clock_timestamp() - session.state_change)::float8,
@@ -100,7 +100,7 @@ _CATALOGUE = """
 SELECT table_name::text, column_name::text, upper(data_type), is_nullable = 'NO'
 FROM information_schema.columns WHERE table_schema = current_schema()
 """
-APPLICATION_CHARS = 63  # more is cut off by the server
+APPLICATION_CHARS = 63  # the server cuts off the rest
 
 
 class Postgres:
@@ -111,7 +111,7 @@ class Postgres:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._lock_names: dict[tuple[str, Any], str] = {}  # of rows that lead to their thread
+        self._lock_names: dict[tuple[str, Any], str] = {}  # by kind and id of a row: the lock of its thread
         try:
             parts = conninfo_to_dict(url)
             self.name = _shown(parts)
@@ -124,7 +124,7 @@ class Postgres:
             ) from error
 
     def create(self) -> None:
-        """The database itself is the administrator's to create; the tables are ours."""
+        """The administrator creates the database; migrations create the tables."""
 
     def connect(self) -> PostgresConnection:
         name = f"clew pid {os.getpid()} on {os.uname().nodename}"[:APPLICATION_CHARS]
@@ -205,7 +205,7 @@ class Postgres:
             connection = self.connect()
         except self.errors as error:
             raise self.translate(error) from error
-        with connection:  # closing it gives the lock back
+        with connection:  # closing the connection releases the lock
             try:
                 connection.execute("SELECT pg_advisory_lock(%s)", (MIGRATIONS,))
             except psycopg.Error as error:
@@ -217,21 +217,22 @@ class Postgres:
         return row is not None and row[0] is not None
 
     def prepare(self, connection: PostgresConnection) -> None:
-        """Nothing is kept in the database but its tables."""
+        """There are no such settings: the database has only our tables."""
 
     def translate(self, error: Exception) -> ClewError:
-        """What the error means for the caller: usage, or the store with its kind."""
+        """The error of `clew.errors`: a wrong call, or a StoreError with its kind."""
         state = getattr(error, "sqlstate", None) or ""
         if state == "23503":
-            return NotFound("What this belongs to is not in the store (any more).")
+            return NotFound("The row that this belongs to is not in the store.")
         if state.startswith("23"):
             return UsageError(f"The store refused it: {_first_line(error)}.")
         if state == "54000":
             return UsageError("The text is too long to be stored.")
         why = _first_line(error)
-        kind = _KINDS.get(state) or _CLASSES.get(state[:2]) or ("full" if _NO_ROOM.search(why) else "unreachable")
+        no_connections = _NO_CONNECTIONS.search(why) is not None
+        kind = _KINDS.get(state) or _CLASSES.get(state[:2]) or ("full" if no_connections else "unreachable")
         says, hint = _SAYS[kind]
-        passing = kind == "unreachable" or state in _IN_EACH_OTHERS_WAY or bool(_NO_ROOM.search(why))
+        passing = kind == "unreachable" or state in _RETRY_HELPS or no_connections
         return StoreError(f"The database {self.name} {says} ({why}).", kind=kind, hint=hint, passing=passing)
 
     def search_words(self, words: SearchQuery) -> str:
@@ -251,20 +252,20 @@ class Postgres:
             (
                 f"{name or 'A program without a name'} has been {state} for {silent_s:.0f} s and holds {held} "
                 f"(process {pid} of the server of {self.name}).",
-                "See whether it is stopped, or its machine suspended. The server ends its session by itself when "
-                f"idle_in_transaction_session_timeout is over; SELECT pg_terminate_backend({pid}) ends it at once.",
+                "Check whether it is stopped, or its machine suspended. The server ends its session by itself after "
+                f"idle_in_transaction_session_timeout; SELECT pg_terminate_backend({pid}) ends it at once.",
             )
             for pid, name, state, silent_s, held in connection.execute(_LONG_HELD, (LONG_S,)).fetchall()
         ]
 
     def problems(self, connection: PostgresConnection) -> list[str]:
-        """The server looks after its own files: that it answers is all that we can tell."""
+        """The server checks its own files: only whether it answers can be checked here."""
         connection.execute("SELECT 1")
         return []
 
 
 def _quoted(word: str) -> str:
-    """Letters and digits alone: there is nothing in it to escape."""
+    """A word consists of letters and digits, so there is nothing to escape."""
     return f"'{word}'"
 
 
@@ -274,6 +275,6 @@ def _shown(parts: dict[str, Any]) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    """Of the driver's words; the rest may repeat the address."""
+    """The first line of the driver's message; the other lines may contain the address."""
     text = str(error).strip()
     return text.splitlines()[0][:200].rstrip(".") if text else type(error).__name__

@@ -1,8 +1,8 @@
 """Loads the `.sql` files: named queries, and numbered migrations.
 
-A query is a block that begins with `-- name: so_and_so`, may go on with comments, and ends with a semicolon. Parameters
-are written `:name`. This is the one place where a driver that wants another spelling gets it. What only one database
-understands stands in a folder of its name, for queries and for migrations alike.
+A query is a block that begins with `-- name: its_name` and more comments, and ends with a semicolon. Parameters are
+written `:name`; this module converts them for a driver that has another syntax. Queries and migrations for one database
+only are in a folder with its name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
 
 
 def queries(style: Style, folder: Path = HERE / "queries") -> dict[str, str]:
-    """Every named query of the folder, spelled for the driver."""
+    """Every named query of the folder, with the parameter syntax of the driver."""
     found: dict[str, str] = {}
     for file in sorted((*folder.glob("*.sql"), *folder.glob(f"{FOLDERS[style]}/*.sql"))):
         _, *parts = NAME.split(file.read_text("utf-8"))
@@ -41,17 +41,20 @@ def spell(query: str, style: Style) -> str:
 
 
 def migrations(folder: Path = HERE / "migrations") -> list[Path]:
-    """The migration files in order; the n-th leads to version n."""
+    """The migration files in order; file number n migrates to version n."""
     return sorted(folder.glob("[0-9]*.sql"))
 
 
 def latest_version() -> int:
-    """The version of the schema that this code knows."""
+    """The schema version of this code."""
     return len(migrations())
 
 
 def statements(file: Path, style: Style | None = None) -> list[str]:
-    """A migration's statements, then those of that database alone: drivers disagree on how to run several at once."""
+    """The statements of a migration, and after them those for that database only.
+
+    They are split, because drivers differ in how they run several statements at once.
+    """
     own = file.parent / FOLDERS[style] / file.name if style is not None else None
     return [*_split(file), *(_split(own) if own is not None and own.is_file() else ())]
 

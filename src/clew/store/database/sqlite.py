@@ -1,14 +1,14 @@
-"""SQLite: where its file is, how it is opened, and what its errors mean.
+"""SQLite: where its files are, how they are opened, and what its errors mean.
 
 Rules
-1. The file exists with mode 0600 before SQLite touches it; SQLite gives -wal and -shm the mode of the file.
+1. The file exists with mode 0600 before SQLite opens it; SQLite gives the -wal and -shm files the same mode.
 2. WAL and synchronous=FULL: readers never wait, and a commit that returned survives a power cut.
 3. Switching a new file to WAL and creating its tables happen under an flock on a file beside it. SQLite's own locks do
-   not cover the switch: of several processes that try it at once, some would fail.
-4. Connections open the file, never create it: a database that vanished must not come back empty and world-readable.
-   And nobody goes on writing when one of its files was deleted, replaced or cut short: SQLite would not notice, and all
-   of it be lost. That is looked at before and after each transaction, and such a store is of no more use to this
-   process: which of the files are the right ones is for a person to say.
+   not cover the switch: if several processes try it at once, some fail.
+4. Connections open the file, and never create it: a database that was deleted must not be replaced by an empty,
+   world-readable one. And a process stops writing when one of the files was deleted, replaced or cut short: SQLite
+   would not notice, and everything written would be lost. The files are checked before and after each transaction. A
+   process that has lost its store can never use it again: only a person can decide which files are the right ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from clew.store.database.locks import Locks
     from clew.store.database.sqlite_holder import Holder
 
-WAL_KEPT_BYTES = 16 * 1024 * 1024  # a larger one is cut back after a checkpoint
+WAL_KEPT_BYTES = 16 * 1024 * 1024  # a larger log is truncated after a checkpoint
 
 _WRITE_FAILED = frozenset({sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_TRUNCATE})
 
@@ -43,7 +43,7 @@ _KINDS: dict[int, str] = {
     sqlite3.SQLITE_CORRUPT: "corrupt",
     sqlite3.SQLITE_NOTADB: "corrupt",
     sqlite3.SQLITE_FORMAT: "corrupt",
-    sqlite3.SQLITE_ERROR: "corrupt",  # our SQL is tested: what it names is not there
+    sqlite3.SQLITE_ERROR: "corrupt",  # such as a missing table: our SQL is tested, so the schema is damaged
 }
 
 _SAYS: dict[str, tuple[str, str]] = {
@@ -54,25 +54,25 @@ _SAYS: dict[str, tuple[str, str]] = {
     ),
     "full": (
         "cannot grow: the disk or your quota is full",
-        "Free some space and try again; nothing that was stored is lost.",
+        "Free some space and try again; nothing stored is lost.",
     ),
     "corrupt": (
         "is damaged or not a Clew database",
-        "Move it away (keep its -wal file with it) and restore a copy, or start anew; `clew doctor` says more.",
+        "Move it away together with its -wal file, and restore a copy or start again; `clew doctor` says more.",
     ),
     "lost": (
         "was deleted, replaced or cut short under this process",
-        "Start this process again. What it had stored and others cannot see is in a copy beside the database, if a "
-        "daemon or a worker could make one: clew.db.rescued-….",
+        "Start this process again. A daemon or a worker tries to save what it had stored, in a copy beside the "
+        "database: clew.db.rescued-….",
     ),
     "unreachable": (
         "cannot be opened",
-        "See that the folder exists, is yours and its disk is well; CLEW_HOME names another.",
+        "Check that the folder exists and is yours, and that its disk works; CLEW_HOME names another.",
     ),
 }
 
 
-# SQLite alone allows NULL in a primary key.
+# Unlike other databases, SQLite allows NULL in a primary key, so `notnull` is false for it.
 _CATALOGUE = """
 SELECT tables.name, columns.name, columns.type, columns."notnull" OR columns.pk
 FROM sqlite_schema AS tables JOIN pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'
@@ -86,17 +86,18 @@ WAL_HEADER, FRAME_HEADER = 32, 24  # bytes
 
 class _Connection(sqlite3.Connection):
     path: Path
-    files: Files  # what it has opened
-    sizes: Sizes  # as they were last seen
+    files: Files  # that it has open
+    sizes: Sizes  # at the last check
     is_lost = False
 
     def close(self) -> None:
-        """Not once its files were taken away: the last one to close would copy its own log over what others have
-        written since. The system closes it with the process, and copies nothing."""
+        """Does not close a connection whose files were deleted or replaced: the last connection that closes copies its
+        log into the database, over what other processes have written since. It stays open until the process ends, when
+        the system closes the files and nothing is copied."""
         if not self.is_lost and difference(self.path, self.files) is None:
             super().close()
         else:
-            import ctypes  # until Python 3.12 there is no way to tell SQLite
+            import ctypes  # before Python 3.12 SQLite cannot be told to skip the copying
 
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
@@ -113,13 +114,13 @@ class Sqlite:
         self._lost: str | None = None  # what happened to the files that this process has open
 
     def create(self) -> None:
-        """See that folder and file are there, and only the owner's. Raises StoreError."""
+        """Creates the folder and the file if needed; only the owner may read them. Raises StoreError."""
         try:
             if not self.path.parent.is_dir():
-                from clew.system.folders import make_private  # seldom: once a home
+                from clew.system.folders import make_private  # needed only once for each CLEW_HOME
 
                 make_private(self.path.parent)
-            if os.path.lexists(f"{self.path}-wal") and not os.path.lexists(self.path):  # the log never comes first
+            if os.path.lexists(f"{self.path}-wal") and not os.path.lexists(self.path):  # the database was deleted
                 _set_log_aside(self.path)
             _make_file(self.path)
         except OSError as error:
@@ -133,8 +134,8 @@ class Sqlite:
             self.uri,
             uri=True,
             timeout=LOCK_WAIT_S,
-            isolation_level=None,  # autocommit: every transaction is begun by us
-            check_same_thread=False,  # each is used by one thread; `close` may be called from another
+            isolation_level=None,  # autocommit: we begin every transaction
+            check_same_thread=False,  # one thread uses the connection, but `close` may be called from another one
             factory=_Connection,
         )
         try:
@@ -143,25 +144,25 @@ class Sqlite:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
             connection.files = {"": self._file()}
-            if self.path.stat().st_size:  # a new one is being made just now: `begin` looks again
+            if self.path.stat().st_size:  # an empty file is being initialised now: then `begin` reads the identities
                 connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-                connection.files |= identities(self.path)  # from here on, whoever closes it leaves the log to us
+                connection.files |= identities(self.path)  # from now on, no process that closes deletes the log
         except BaseException:
             connection.close()
             raise
         return connection
 
     def is_broken(self, connection: _Connection) -> bool:
-        """Never again, once its files are not those of this path any more, or have lost a part."""
+        """True for ever, once the open files are not those at the path any more, or one of them was cut short."""
         if self._lost is None:
             self._lost = difference(self.path, connection.files) or self._shortened(connection)
         connection.is_lost = self._lost is not None
         return connection.is_lost
 
     def _shortened(self, connection: _Connection) -> str | None:
-        """Somebody cut one of the files short. SQLite itself does so only with what nobody needs, and can tell."""
+        """Says which file was cut short. SQLite itself also shortens files, but never below the size that it needs."""
         if connection.in_transaction:
-            return None  # it is looked at before and after
+            return None  # the files are checked before and after a transaction
         seen, connection.sizes = connection.sizes, sizes(self.path)
         for suffix, needed in (("-wal", _needed_of_log), ("", _needed_of_database)):
             was, now = seen.get(suffix, 0), connection.sizes.get(suffix, 0)
@@ -176,18 +177,18 @@ class Sqlite:
         return None
 
     def lost(self, connection: _Connection) -> StoreError | None:
-        return self._is_lost() if self.is_broken(connection) else None
+        return self._lost_error() if self.is_broken(connection) else None
 
-    def _is_lost(self) -> StoreError:
+    def _lost_error(self) -> StoreError:
         says, hint = _SAYS["lost"]
         return StoreError(f"The database {self.path} {says} ({self._lost}).", kind="lost", hint=hint)
 
     def _check_lost(self) -> None:
         if self._lost is not None:
-            raise self._is_lost()
+            raise self._lost_error()
 
     def rescue(self, connection: _Connection) -> Path:
-        """What this process still sees of a store that it lost, as a copy beside it."""
+        """The copy is beside the lost database."""
         copy = self.path.with_name(f"{self.path.name}.rescued-{os.getpid()}-{os.urandom(3).hex()}")
         _make_file(copy)
         to = sqlite3.connect(copy)
@@ -212,31 +213,30 @@ class Sqlite:
     def locks(self) -> dict[str, Locks]:
         return {}
 
+    # There is only one write transaction at a time, so it needs no locks.
+
     def lock_name(self, kind: str, value: Any) -> str:
-        return ""  # there is one for all
+        return ""
 
-    def know_lock(self, kind: str, row_id: str, thread_id: str) -> None:
-        """A write transaction is alone."""
+    def know_lock(self, kind: str, row_id: str, thread_id: str) -> None: ...
 
-    def lock(self, connection: sqlite3.Connection, name: str) -> float | None:
-        """A write transaction is alone."""
+    def lock(self, connection: sqlite3.Connection, name: str) -> float | None: ...
 
-    def lock_of(self, connection: sqlite3.Connection, kind: str, value: Any) -> str | None:
-        """A write transaction is alone."""
+    def lock_of(self, connection: sqlite3.Connection, kind: str, value: Any) -> str | None: ...
 
     def wait_for_locks(self, max_s: float) -> None:
-        """There is one lock for all: whoever does not get it has nothing better to do."""
+        """There is one lock for all transactions, so a caller that gave up sooner could do nothing else."""
 
     def commit(self, connection: _Connection, statements: Sequence[Statement]) -> None:
         for statement, parameters in statements:
             connection.execute(statement, parameters)
         if not self.is_broken(connection):
             connection.execute("COMMIT")
-        if self.is_broken(connection):  # since: what was committed is in files that nobody else will read
+        if self.is_broken(connection):  # then the commit went into files that no other process will read
             self._check_lost()
 
     def time(self, connection: sqlite3.Connection) -> None:
-        """Whoever opens the file shares this machine, and its clock."""
+        """All processes that open the file are on this machine and share its clock."""
 
     def begin_reading(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN")
@@ -262,11 +262,11 @@ class Sqlite:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(lock)  # and with it the lock; the file stays, or two could hold "it"
+            os.close(lock)  # releases the lock. The file stays: if it were deleted, two processes could hold a lock
 
     def is_ready(self, connection: sqlite3.Connection) -> bool:
         if self.path.stat().st_size == 0:
-            return False  # somebody is creating it just now: wait for the guard, do not read into the switch
+            return False  # another process is creating the database: wait for the guard, and do not read before it
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             return False
         found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'")
@@ -282,14 +282,14 @@ class Sqlite:
             )
 
     def translate(self, error: Exception) -> ClewError:
-        """What the error means for the caller: usage, or the store with its kind."""
+        """The error of `clew.errors`: a wrong call, or a StoreError with its kind."""
         if isinstance(error, OSError):
             return self._error(_kind_of(error.errno), error)
         code = getattr(error, "sqlite_errorcode", None)
-        if code is None:  # raised by Python's own layer: a stored text that is not UTF-8, or a misuse
+        if code is None:  # raised by Python's sqlite3 module: a stored text that is not UTF-8, or a wrong call
             return self._error("corrupt" if "decode" in str(error) else "unreachable", error)
         if code == sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
-            return NotFound("What this belongs to is not in the store (any more).")
+            return NotFound("The row that this belongs to is not in the store.")
         if code & 0xFF == sqlite3.SQLITE_CONSTRAINT:
             return UsageError(f"The store refused it: {error}.")
         if code & 0xFF == sqlite3.SQLITE_TOOBIG:
@@ -302,9 +302,9 @@ class Sqlite:
             )
         if code == sqlite3.SQLITE_IOERR_SHORT_READ and self._has_no_log():
             return StoreError(
-                f"The database {self.path} cannot be opened: files of it were deleted or replaced under a process.",
+                f"The database {self.path} cannot be opened: its files were deleted or replaced under a process.",
                 kind="unreachable",
-                hint="End every daemon and worker, and start again. What they had stored is in clew.db.rescued-….",
+                hint="Stop every daemon and worker, and start again. What they had stored is in clew.db.rescued-….",
             )
         if code in _WRITE_FAILED:
             return self._error("full", error)
@@ -314,7 +314,7 @@ class Sqlite:
         return self._error(_KINDS.get(code & 0xFF, "unreachable"), error)
 
     def _has_no_log(self) -> bool:
-        """Although its index is there, which whoever has the database open keeps."""
+        """The log is missing, although its index is there, which exists while a process has the database open."""
         there = {suffix: Path(f"{self.path}{suffix}") for suffix in SUFFIXES}
         return there["-shm"].exists() and not (there["-wal"].exists() and there["-wal"].stat().st_size)
 
@@ -338,31 +338,29 @@ class Sqlite:
         return [*self.why_not_opened(), *self.rescued()]
 
     def why_not_opened(self) -> list[tuple[str, str]]:
-        """Why whoever only wants to look does not open it: it would wait for long, or make another in its place."""
+        """Why a command that only reads must not open the database: it would wait for long, or create a new one."""
         holder = self._holder()
         if holder is not None and holder.is_stopped:
-            return [(f"Nobody can write to the database: it is held by {holder}.", holder.hint)]
+            return [(f"No process can write to the database: it is held by {holder}.", holder.hint)]
         log = self.path.with_name(f"{self.path.name}-wal")
         if not self.path.exists() and log.exists():
-            mend = "Put it back, or end every daemon and worker, move the log away and start again."
-            return [(f"{self.path} is gone, and its log, {log}, is there.", mend)]
+            hint = "Put it back, or stop every daemon and worker, move the log away and start again."
+            return [(f"{self.path} is gone, but its log, {log}, is there.", hint)]
         return []
 
     def rescued(self) -> list[tuple[str, str]]:
-        """Copies of what processes saw of it when they lost it."""
-        found = []
-        for copy in sorted(self.path.parent.glob(f"{self.path.name}.rescued-*")):
-            what = (
-                f"{copy} holds what a process saw of the database when its files were deleted, replaced or cut short."
-            )
-            found.append((what, "See what it has (CLEW_HOME, or sqlite3), then move it into place or delete it."))
-        return found
+        """The copies that processes made when they lost the database."""
+        hint = "See what it has (CLEW_HOME, or sqlite3), then move it into place or delete it."
+        return [
+            (f"{copy} is a copy from a process whose database was deleted, replaced or cut short.", hint)
+            for copy in sorted(self.path.parent.glob(f"{self.path.name}.rescued-*"))
+        ]
 
     def problems(self, connection: sqlite3.Connection) -> list[str]:
         found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(20)") if row[0] != "ok"]
         orphans = connection.execute("PRAGMA foreign_key_check").fetchmany(20)
-        found += [f"a row of {row[0]} belongs to a row of {row[2]} that is gone" for row in orphans]
-        for file in (self.path, Path(f"{self.path}-wal"), Path(f"{self.path}-shm")):
+        found += [f"a row of {row[0]} belongs to a row of {row[2]} that is missing" for row in orphans]
+        for file in (Path(f"{self.path}{suffix}") for suffix in SUFFIXES):
             with suppress(FileNotFoundError):
                 if file.stat().st_mode & 0o077:
                     found.append(f"{file} can be read by others: chmod 600 it")
@@ -370,7 +368,7 @@ class Sqlite:
 
 
 def identities(path: Path) -> Files:
-    """Of those of its files that are there."""
+    """Device and inode of each of the database's files that exist."""
     found = {}
     for suffix in SUFFIXES:
         try:
@@ -382,7 +380,7 @@ def identities(path: Path) -> Files:
 
 
 def difference(path: Path, opened: Files) -> str | None:
-    """What happened to the files that were opened; None: they are what is there."""
+    """Which of the opened files was deleted or replaced; None: they are still the files at the path."""
     there = identities(path)
     for suffix, identity in opened.items():
         if there.get(suffix) != identity:
@@ -399,14 +397,14 @@ def sizes(path: Path) -> Sizes:
 
 
 def _needed_of_log(connection: sqlite3.Connection) -> int:
-    """Bytes, for what SQLite says is in it. Raises when that cannot be read."""
+    """The size in bytes that the log must have for its frames. Raises when SQLite cannot read it."""
     _, frames, _ = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     [page] = connection.execute("PRAGMA page_size").fetchone()
     return WAL_HEADER + int(frames) * (FRAME_HEADER + int(page)) if frames > 0 else 0
 
 
 def _needed_of_database(connection: sqlite3.Connection) -> int:
-    """Bytes, for all of its pages: those that were never written but into the log are not there yet."""
+    """The size in bytes of all pages. The file may be smaller while some pages are only in the log."""
     [pages], [page] = (connection.execute(f"PRAGMA {name}").fetchone() for name in ("page_count", "page_size"))
     return int(pages) * int(page)
 
@@ -422,8 +420,8 @@ def _kind_of(number: int | None) -> str:
 
 
 def _set_log_aside(path: Path) -> None:
-    """Somebody deleted the database alone. A new one of its name would take the log for its own, and empty it; a daemon
-    that still has both open needs it for a copy of what it had stored."""
+    """Renames the log of a database that was deleted without it. A new database of that name would use and empty the
+    log, but a daemon that has both files open needs it for a copy of what it had stored."""
     import logging
 
     mark = f"left-{os.getpid()}-{os.urandom(3).hex()}"
@@ -431,19 +429,19 @@ def _set_log_aside(path: Path) -> None:
         with suppress(FileNotFoundError):
             Path(f"{path}{suffix}").rename(f"{path}{suffix}.{mark}")
     logging.getLogger("clew.store").warning(
-        "%s was gone, and its log was there: that is now %s-wal.%s", path, path, mark
+        "%s was missing, but its log was there: the log is now %s-wal.%s", path, path, mark
     )
 
 
 def _make_file(path: Path) -> None:
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:  # not opened here: closing it would drop this process's SQLite locks on it
+    except FileExistsError:  # it is not opened here, because closing it would release this process's SQLite locks
         if path.stat().st_mode & 0o077:
-            with suppress(PermissionError):  # not ours: then it is not for us to say
+            with suppress(PermissionError):  # another user owns the file and decides its mode
                 path.chmod(0o600)
         return
     try:
-        os.fchmod(file, 0o600)  # whatever the umask says
+        os.fchmod(file, 0o600)  # regardless of the umask
     finally:
         os.close(file)

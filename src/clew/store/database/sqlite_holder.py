@@ -1,4 +1,4 @@
-"""Who holds the write lock of an SQLite database, as the system tells it: the process, and whether it is stopped."""
+"""Which process holds the write lock of an SQLite database, and whether that process is stopped. Linux only."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-WRITE_LOCK_BYTE = 120  # of -shm, by SQLite's file format: whoever writes has it locked
+WRITE_LOCK_BYTE = 120  # of the -shm file, by SQLite's file format: a writer locks it
 
 
 class Holder(NamedTuple):
     """The process that is inside a write transaction."""
 
     pid: int
-    command: str  # empty: it does not tell
+    command: str  # empty: it cannot be read
     is_stopped: bool
 
     def __str__(self) -> str:
@@ -23,14 +23,14 @@ class Holder(NamedTuple):
     @property
     def hint(self) -> str:
         if self.is_stopped:
-            return f"Continue it (kill -CONT {self.pid}), or end it (kill -KILL {self.pid}) and undo what it began."
+            return f"Continue it (kill -CONT {self.pid}), or end it (kill -KILL {self.pid}): its transaction is undone."
         return f"Wait for it, or see what it does: ps -o pid,stat,args -p {self.pid}."
 
 
 def write_lock_holder(path: Path) -> Holder | None:
-    """Whoever has the write lock of that database. None: nobody, or this system does not tell.
+    """The process that has the write lock of that database. None: no process, or the system does not say.
 
-    The lock is not asked for: to open and close the file would drop this process's own locks on it.
+    It is read from /proc/locks: opening and closing the file would release this process's own locks on it.
     """
     try:
         status = os.stat(f"{path}-shm")  # noqa: PTH116
@@ -40,7 +40,7 @@ def write_lock_holder(path: Path) -> Holder | None:
     file = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     for line in lines:
         fields = line.split()
-        # 7: POSIX  ADVISORY  WRITE 4651 fe:00:1449994 120 120; one that waits has an arrow before its kind
+        # 7: POSIX  ADVISORY  WRITE 4651 fe:00:1449994 120 120; a waiting process has an arrow before its kind
         if len(fields) != 8 or fields[1] != "POSIX" or fields[3] != "WRITE" or fields[5] != file:
             continue
         last = float("inf") if fields[7] == "EOF" else int(fields[7])
@@ -50,7 +50,7 @@ def write_lock_holder(path: Path) -> Holder | None:
 
 
 def _holder(pid: int) -> Holder | None:
-    if pid <= 0:  # of another pid namespace
+    if pid <= 0:  # the process is in another pid namespace
         return None
     process = Path("/proc", str(pid))
     try:

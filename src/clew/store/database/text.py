@@ -1,9 +1,9 @@
-"""Text that every database takes, and that comes back as it was.
+"""The encoding of texts, so that every database can store them and returns them unchanged.
 
-Agents print anything: NUL characters (PostgreSQL's TEXT cannot hold them) and lone surrogates (UTF-8 cannot). So each
-such character, and the escape character itself, is stored as U+001A SUBSTITUTE and four hex digits. All other text, in
-practice nearly every row, is stored byte for byte, readable in any database shell. The mapping is one to one, so equal
-texts stay equal and unique ones unique; it is applied to every text on its way in and out, in one place (`Database`).
+Agents print anything: NUL characters, which PostgreSQL's TEXT cannot hold, and lone surrogates, which UTF-8 cannot.
+Such a character, and the escape character itself, is stored as U+001A SUBSTITUTE and four hex digits. All other text,
+which is nearly every row, is stored unchanged and readable in any database shell. The mapping is one to one, so equal
+texts stay equal and different ones different. `Database` applies it to every text that it writes and reads.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 
 ESCAPE = "\x1a"
 
-# Left to `re` to compile and keep: hardly any text needs them, and every start would pay for them.
+# These are compiled when they are first used: few texts need them, and compiling them would slow down every start.
 _UNSAFE = "[\x00\x1a\ud800-\udfff]"
 _ESCAPED = "\x1a([0-9a-f]{4})"
 
@@ -25,7 +25,7 @@ def pack(text: str) -> str:
 
 
 def unpack(stored: str) -> str:
-    """What `pack` was given."""
+    """The original of what `pack` returned."""
     if ESCAPE not in stored:
         return stored
     return re.sub(_ESCAPED, lambda match: chr(int(match[1], 16)), stored)

@@ -1,8 +1,8 @@
-"""Which thread changed last: one counter for the whole store, and its value at each thread's last change.
+"""The version of the store: a counter that every change increases, and its value at each thread's last change.
 
-A surface that has seen version n asks for what came after it. The counter moves in the transaction of the change
-itself, as its last step: whoever moves it is alone with it until the change is durable, so a version that is seen has
-nothing smaller still to come.
+A surface that has seen version n asks for the changes after it. The counter is increased in the transaction of the
+change itself, as its last step, and stays locked until the change is durable. So when a version is visible, all smaller
+ones are visible too.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from clew.store.database.database import Database
 class Versions:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.changes_made = 0  # by this process: tells when a look at the version is worth while
+        self.changes_made = 0  # by this process: tells when it is worth reading the version
 
     def current(self) -> int:
         return self._database.number("version")
 
     def changed(self, thread_id: str) -> None:
-        """Called in the transaction of every change that a surface shows. A transaction counts as one change."""
+        """Call it in the transaction of every change that a surface shows. A transaction counts as one change."""
         self.changes_made += 1
-        self._database.hold("thread", thread_id)  # before the counter: who has that waits for nobody
+        # Locked now: the last step, which locks the counter, must not wait for another lock.
+        self._database.hold("thread", thread_id)
         self._database.at_commit("mark_thread", id=thread_id)
 
     def deleted(self, thread_id: str) -> None:

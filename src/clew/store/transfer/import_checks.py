@@ -1,8 +1,8 @@
-"""Rows that come out of a file, before any of them is believed: the one check of imports, pulls and archives.
+"""The check of rows that come from a file: imports, pulls and archives all use it before they trust a row.
 
-Columns and types must be those of the database, and numbers within bounds in which sums still work and times have a
-date. Ids and names become parts of paths and of what a terminal shows, models go on command lines: none may be more
-than a word. And every row belongs to one that came with it, or a file would reach into threads that are here already.
+Columns and types must be those of the database. Numbers must be within bounds, so that they can be added and times can
+be shown as dates. Ids and names are used in paths and on terminals, and models on command lines, so each must be a
+single word. And every row must belong to a row of the same file, so that a file cannot change other threads.
 """
 
 from __future__ import annotations
@@ -22,54 +22,54 @@ from clew.store.transfer.dumped_tables import TABLES
 
 Tables = Mapping[str, Sequence[Row]]  # "threads", "pins" and the rest, by table
 
-THREADS_MOST = 2  # a pair's
-COUNT_MOST = 10**12  # a million rows of it can still be added up
-TIME_MOST = 253_402_300_799.0  # the last second of the year 9999
-PACKED_MOST = 64 * 1024**2  # bytes of what a review's round keeps packed, when it is unpacked
-AMOUNT_MOST = 1e9  # of money; and of seconds, where it is not a time
-SOURCES_MOST = 100  # threads that one came of
+MAX_THREADS = 2  # of a pair
+MAX_COUNT = 10**12  # small enough that a million of them can be added
+MAX_TIME = 253_402_300_799.0  # the last second of the year 9999
+MAX_UNPACKED_BYTES = 64 * 1024**2  # of the diff or the files of a review's round
+MAX_AMOUNT = 1e9  # of money, and of seconds in a duration
+MAX_SOURCES = 100  # threads that a thread was made from
 
 _HINT = "Write the file again where it comes from."
 _AGENT = re.compile(r"[^\W_][\w.-]{0,79}\Z")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,199}\Z")
-_NAMES = frozenset({("threads", "name"), ("pairs", "name"), ("pairs", "id")})  # they become parts of paths
-_SAID_BY_OTHERS = frozenset({"message_id", "hook_id"})  # agents' and forges' own, which are only compared
+_NAMES = frozenset({("threads", "name"), ("pairs", "name"), ("pairs", "id")})  # used in paths
+_FOREIGN_IDS = frozenset({"message_id", "hook_id"})  # ids of agents and forges, which are only compared
 _MAY_BE_NEGATIVE = frozenset({"exit_status", "session_age_s"})
 
 
 def check(tables: object, catalogue: Catalogue) -> None:
-    """Raises UsageError, in one line, for a file's rows that may not come in."""
+    """Raises UsageError for rows that must not be imported."""
     if not isinstance(tables, dict) or not tables.keys() <= {"threads", *DUMPED}:
-        raise UsageError("The file holds what this Clew does not know.", hint="Update Clew.")
+        raise UsageError("The file has tables that this Clew does not know.", hint="Update Clew.")
     for name, rows in tables.items():
         if not isinstance(rows, list):
-            raise UsageError(f"The file's {name} are no rows.", hint=_HINT)
+            raise UsageError(f"The file's {name} are not a list of rows.", hint=_HINT)
         for row in rows:
             checked(name, row, catalogue)
-            _check_words(name, row)
+            _check_values(name, row)
     ids = {name: {row["id"] for row in tables.get(name, ())} for name, table in TABLES.items() if table.has_id}
     for name, table in TABLES.items():
         for column, owner in table.belongs_to.items():
             if any(row.get(column) not in ids[owner] for row in tables.get(name, ())):
                 raise UsageError("The file's rows do not fit together.", hint=_HINT)
-    if not 1 <= len(tables.get("threads", ())) <= THREADS_MOST:
+    if not 1 <= len(tables.get("threads", ())) <= MAX_THREADS:
         raise UsageError("The file holds no thread.", hint=AGAIN)
 
 
 def checked(table: str, row: object, catalogue: Catalogue) -> Row:
-    """The row as it may be written. Raises UsageError for a column, a type or a value that the table does not have."""
+    """The row for the database. Raises UsageError for a column, a type or a value that the table cannot have."""
     known = catalogue[table]
     if not isinstance(row, dict) or not row.keys() <= known.keys():
-        raise UsageError(f"The file holds a row of {table} that this Clew does not know.", hint="Update Clew.")
+        raise UsageError(f"The file has a row of {table} that this Clew does not know.", hint="Update Clew.")
     try:
         flat = flattened(table, row)
     except RecursionError:
-        raise _senseless(table, NESTED[table][0]) from None
+        raise _invalid(table, NESTED[table][0]) from None
     return {name: _value(table, name, known[name], value) for name, value in flat.items()}
 
 
 def named_elsewhere(tables: Tables) -> dict[str, set[str]]:
-    """By table, the ids that rows name without having brought them: what is here must have none of these."""
+    """By table: the ids that rows name, but that are not in the file. The store must have no row with such an id."""
     found: dict[str, set[str]] = {"turns": set(), "runs": set()}
     for name, table in TABLES.items():
         for column, owner in table.may_name.items():
@@ -85,32 +85,32 @@ def _value(table: str, name: str, column: Column, value: Any) -> Any:
             return value
         case "SMALLINT" if type(value) is int and value in (0, 1):
             return value
-        case "BIGINT" if type(value) is int and _is_within(name, value, COUNT_MOST):
+        case "BIGINT" if type(value) is int and _is_within(name, value, MAX_COUNT):
             return value
-        case "DOUBLE PRECISION" if type(value) in (int, float) and _is_within(name, value, _most(name)):
+        case "DOUBLE PRECISION" if type(value) in (int, float) and _is_within(name, value, _limit(name)):
             return float(value)
-    raise _senseless(table, name)
+    raise _invalid(table, name)
 
 
-def _most(name: str) -> float:
+def _limit(name: str) -> float:
     is_time = name == "at" or name.endswith(("_at", "_started", "_before"))
-    return TIME_MOST if is_time else AMOUNT_MOST
+    return MAX_TIME if is_time else MAX_AMOUNT
 
 
-def _is_within(name: str, value: float, most: float) -> bool:
-    return math.isfinite(value) and (-most if name in _MAY_BE_NEGATIVE else 0) <= value <= most
+def _is_within(name: str, value: float, limit: float) -> bool:
+    return math.isfinite(value) and (-limit if name in _MAY_BE_NEGATIVE else 0) <= value <= limit
 
 
-def _check_words(table: str, row: Row) -> None:
-    """What is more than a number, or a text that somebody said."""
+def _check_values(table: str, row: Row) -> None:
+    """Checks names, ids, JSON and other columns that are more than a number or free text."""
     if TABLES[table].has_id and "id" not in row:
-        raise _senseless(table, "id")
+        raise _invalid(table, "id")
     for name, value in row.items():
-        if value is not None and not _fits(table, name, value):
-            raise _senseless(table, name)
+        if value is not None and not _is_valid(table, name, value):
+            raise _invalid(table, name)
 
 
-def _fits(table: str, name: str, value: Any) -> bool:
+def _is_valid(table: str, name: str, value: Any) -> bool:
     if (table, name) in _NAMES:
         return NAME.match(value) is not None
     if (table, name) == ("threads", "kind"):
@@ -120,22 +120,22 @@ def _fits(table: str, name: str, value: Any) -> bool:
     if name in ("kind", "model") or name.endswith("_model"):
         return is_safe_argument(value)
     if name == "session_id" and not value:
-        return True  # it had none yet
+        return True  # there was no session yet
     if (table, name) == ("pins", "borrowed_at"):
-        return not value or _ID.match(value) is not None  # a message's id, which goes on a command line
-    if (name == "id" and TABLES[table].has_id) or (name.endswith("_id") and name not in _SAID_BY_OTHERS):
+        return not value or _ID.match(value) is not None  # the id of a message, which is used on a command line
+    if (name == "id" and TABLES[table].has_id) or (name.endswith("_id") and name not in _FOREIGN_IDS):
         return _ID.match(value) is not None
     if table == "review_rounds" and name in ("diff", "files"):
-        return is_packed(value, files=name == "files", max_bytes=PACKED_MOST)
-    return _fits_json(table, name, value)
+        return is_packed(value, files=name == "files", max_bytes=MAX_UNPACKED_BYTES)
+    return _is_valid_json(table, name, value)
 
 
-def _fits_json(table: str, name: str, value: Any) -> bool:
+def _is_valid_json(table: str, name: str, value: Any) -> bool:
     place = (table, name)
     if place == ("pins", "runtime"):
         return isinstance(value, dict) and all(isinstance(each, str | int | None) for each in value.values())
     if place == ("pins", "pending"):
-        return isinstance(value, dict) and _can_be_pending(value)
+        return isinstance(value, dict) and _is_pending(value)
     kept = TABLES[table].json.get(name)
     if kept is None or kept.is_nested:
         return True
@@ -149,34 +149,31 @@ def _fits_json(table: str, name: str, value: Any) -> bool:
         are_items = all(isinstance(each, kept.items) for each in found)
         return are_items and (name != "models" or all(is_safe_argument(each) for each in found))
     if place == ("threads", "origin"):
-        return _can_be_origin(found)
+        return _is_origin(found)
     if place == ("jobs", "limits"):
         return all(_is_number_or_none(each) for each in found.values())
     if place == ("runs", "asked"):
-        retry_of = found.get("retry_of")
-        is_turn = all(
-            each is None or (isinstance(each, str) and _ID.match(each) is not None)
-            for each in (retry_of, found.get("continues"))
-        )
-        return is_turn and all(_is_number_or_none(found.get(name)) for name in ("timeout_s", "not_before"))
+        ids = (found.get("retry_of"), found.get("continues"))
+        are_ids = all(each is None or (isinstance(each, str) and _ID.match(each) is not None) for each in ids)
+        return are_ids and all(_is_number_or_none(found.get(name)) for name in ("timeout_s", "not_before"))
     return True
 
 
-def _can_be_origin(value: Mapping[str, Any]) -> bool:
+def _is_origin(value: Mapping[str, Any]) -> bool:
     of, at_round = value.get("of"), value.get("round")
     return (
         value.keys() == {"how", "of", "round"}
         and value["how"] in list(OriginKind)
         and isinstance(of, list)
-        and 1 <= len(of) <= SOURCES_MOST
+        and 1 <= len(of) <= MAX_SOURCES
         and all(isinstance(each, dict) and each.keys() == {"id", "name"} for each in of)
         and all(isinstance(each["id"], str) and _ID.match(each["id"]) is not None for each in of)
         and all(isinstance(each["name"], str) and NAME.match(each["name"]) is not None for each in of)
-        and (at_round is None or (type(at_round) is int and 0 <= at_round <= COUNT_MOST))
+        and (at_round is None or (type(at_round) is int and 0 <= at_round <= MAX_COUNT))
     )
 
 
-def _can_be_pending(value: Mapping[str, Any]) -> bool:
+def _is_pending(value: Mapping[str, Any]) -> bool:
     shown = value.get("shown")
     return (
         isinstance(value.get("user_uuid"), str)
@@ -187,8 +184,8 @@ def _can_be_pending(value: Mapping[str, Any]) -> bool:
 
 
 def _is_number_or_none(value: object) -> bool:
-    return value is None or (type(value) in (int, float) and _is_within("", value, TIME_MOST))  # type: ignore[arg-type]
+    return value is None or (type(value) in (int, float) and _is_within("", value, MAX_TIME))  # type: ignore[arg-type]
 
 
-def _senseless(table: str, name: str) -> UsageError:
-    return UsageError(f"The file holds a row of {table} whose {name} makes no sense.", hint=_HINT)
+def _invalid(table: str, name: str) -> UsageError:
+    return UsageError(f"The file has a row of {table} whose {name} is not valid.", hint=_HINT)

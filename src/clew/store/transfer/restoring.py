@@ -1,9 +1,9 @@
-"""Rows that were dumped, put back: of one thread, or of several that belong together.
+"""Restores dumped rows of one thread, or of several that belong together.
 
-Rows may come from a file: `foreign.check` has seen those before. Here is what only the store can tell: nothing that
-they name is another thread's, a session keeps its owner, and all that was written is read back as records before the
-transaction ends. What must be unique in the whole store and is no id (a job's number, a review's, a pair's name) is
-chosen anew when it is taken.
+`import_checks.check` has checked rows that come from a file. This module makes the checks that need the store: the rows
+name nothing that belongs to another thread, a session keeps its owner, and everything written is read back as records
+before the transaction ends. Values that must be unique in the whole store and are not ids (the number of a job or a
+review, the name of a pair) are replaced when they are taken.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NOWHERE: Row = {"binary": "", "config_dir": "", "product": "", "can_resume": Fa
 
 
 class IdTaken(Conflict):
-    """An id of the rows is in the store already, or they contradict each other."""
+    """An id of the rows is in the store already, or the rows contradict each other."""
 
 
 def pins_of(tables: Content) -> list[Pin]:
-    """Pins and what they absorbed, of rows as they were dumped. What tells of a machine may be missing."""
+    """The pins, with the turns that they absorbed, from dumped rows. Columns about a machine may be missing."""
     absorbed: dict[str, list[Absorbed]] = {}
     for known in sorted(tables.get("pin_absorbed", ()), key=lambda known: int(known["n"])):
         absorbed.setdefault(known["pin_id"], []).append(absorbed_from(known))
@@ -46,12 +46,12 @@ def pins_of(tables: Content) -> list[Pin]:
 
 
 def restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], content: Content) -> list[Thread]:
-    """Within a transaction. A thread's name gets a number when it is taken. Raises Taken for ids that are.
+    """Call it within a transaction. A thread's name gets a suffix when it is taken. Raises IdTaken for ids that are.
 
-    A pin whose session belongs to another thread is given up.
+    A pin whose session belongs to another thread is retired.
     """
     try:
-        with store.savepoint():  # whoever called may have another way to bring it in
+        with store.savepoint():  # so that the caller can try in another way
             return _restore(store, threads, pins, content)
     except (NotFound, StoreError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         if isinstance(error, StoreError) and error.kind != "corrupt":
@@ -64,7 +64,7 @@ def _restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], conte
         raise IdTaken("The thread is in the store already.")
     made = [store.threads.create(thread) for thread in threads]
     rows = _adapted(store, content)
-    if any(_names_what_is_here(store, owner, named) for owner, named in named_elsewhere(rows).items()):
+    if any(_is_stored(store, table, named) for table, named in named_elsewhere(rows).items()):
         raise UsageError("The file's rows name what belongs to another thread.", hint=AGAIN)
     try:
         for table in PLAIN_TABLES:
@@ -72,9 +72,9 @@ def _restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], conte
         for pin in pins:
             if store.database.one("pin_summary", id=pin.id) is not None:
                 raise IdTaken("The thread's session is in the store already.")
-            store.pins.save(_without_the_sessions_of_others(store, pin))
+            store.pins.save(_without_foreign_session(store, pin))
     except NotFound:
-        raise  # a row whose owner is not there
+        raise  # a row whose owner does not exist
     except UsageError as error:
         raise IdTaken(error.message) from error
     for thread in made:
@@ -83,13 +83,13 @@ def _restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], conte
     return made
 
 
-def _names_what_is_here(store: Store, table: str, ids: set[str]) -> bool:
+def _is_stored(store: Store, table: str, ids: set[str]) -> bool:
     query = {"turns": "turn_by_id", "runs": "run_by_id"}[table]
     return any(store.database.one(query, id=each_) is not None for each_ in ids)
 
 
-def _without_the_sessions_of_others(store: Store, pin: Pin) -> Pin:
-    """Law 5: two processes may bring the same session in, and one file may name it for two threads."""
+def _without_foreign_session(store: Store, pin: Pin) -> Pin:
+    """Keeps law 5: two processes may import the same session, and one file may name it for two threads."""
     if pin.state not in (PinState.GOOD, PinState.PROVISIONAL) or pin.borrowed_at is not None:
         return pin
     owner = store.pins.of_session(pin.session_id)
@@ -98,7 +98,7 @@ def _without_the_sessions_of_others(store: Store, pin: Pin) -> Pin:
 
 
 def _insert(store: Store, table: str, rows: Sequence[Row]) -> None:
-    """Many at once; an older file's rows may lack columns that have a default."""
+    """Inserts rows with the same columns together. Rows of an older file may lack columns that have a default."""
     by_names: dict[tuple[str, ...], list[Row]] = {}
     for row in rows:
         by_names.setdefault(tuple(sorted(row)), []).append(row)
@@ -116,7 +116,7 @@ def _adapted(store: Store, content: Content) -> dict[str, list[Row]]:
 
 
 def _read_back(store: Store, thread: Thread) -> None:
-    """Whatever a surface will read: a row that makes no record is found now, and not by the next `threads show`."""
+    """Reads everything that surfaces read, so that a row that is not valid is found now, not by `threads show`."""
     first(thread_from, store.database.one("thread_by_id", id=thread.id))
     for stored in store.turns.all(thread.id):
         store.turns.revisions(stored.turn.id) if stored.turn.revision else None

@@ -27,7 +27,7 @@ from msgspec import Meta, Struct
 from clew.errors import UsageError
 from clew.hosts.transfer.export_file import MAX_FILE_BYTES, MAX_PARTS, is_session_part
 from clew.store.transfer.codec import HISTORY_TABLES, PIN_TABLES, STATE_TABLES, Tables, as_json, from_json
-from clew.store.transfer.import_checks import COUNT_MOST, TIME_MOST
+from clew.store.transfer.import_checks import MAX_COUNT, MAX_TIME
 
 FORMAT = "clew-remote-thread"
 VERSION = 1
@@ -43,7 +43,7 @@ _GROWING = ("turns", "turn_revisions", "pin_absorbed")  # tables to which rows a
 
 
 Digest = Annotated[str, Meta(pattern=_DIGEST.pattern)]
-Count = Annotated[int, Meta(ge=0, le=COUNT_MOST)]
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 Level = Annotated[tuple[Digest, ...], Meta(max_length=FAN_OUT)]
 
 
@@ -70,7 +70,7 @@ class Manifest(Struct, frozen=True):
     kind: str
     agent: str
     turns: Count
-    pushed_at: Annotated[float, Meta(ge=0, le=TIME_MOST)]
+    pushed_at: Annotated[float, Meta(ge=0, le=MAX_TIME)]
     parts: tuple[ManifestPart, ...]
     digest: str = ""  # of the manifest itself, as it was read or written; not stored in it
 
