@@ -1,7 +1,7 @@
-"""The agents' own sessions on this machine, begun in their plain CLIs, and their adoption into threads.
+"""Lists the agents' own sessions on this machine, which were started in their plain CLIs, and adopts them into threads.
 
-Listing reads folders, then the beginning of the files that are asked for, the newest first: there may be thousands of
-them, and some have hundreds of megabytes. Adopting reads one file whole, and does not write to it: the session can
+A listing reads folders, and then the beginning of each listed file, the newest first: there may be thousands of files,
+and some have hundreds of megabytes. Adopting reads one file whole, and does not write to it: the session can
 still be used in its plain CLI.
 """
 
@@ -29,7 +29,7 @@ SHORTEST_BEGINNING = 4  # characters of an id
 
 
 class AgentSession(Record):
-    """A session, as far as the beginning of its file tells."""
+    """A session, as far as the beginning of its file describes it."""
 
     agent: str
     id: str
@@ -38,14 +38,14 @@ class AgentSession(Record):
     changed_at: float
     size_bytes: int
     path: Path
-    thread: str | None = None  # the name of the thread that has it
+    thread: str | None = None  # the name of the thread that owns it
 
 
 class AdoptionResult(Record):
     session: AgentSession
     thread: str | None  # None: it was not adopted
     turns: int = 0
-    why: str = ""  # it was not adopted
+    why: str = ""  # why it was not adopted
 
 
 class _SessionFile(Record):
@@ -60,7 +60,7 @@ class AgentSessions:
         self._engine = engine
 
     async def newest(self, *, agent: str | None = None, project: str | None = None) -> AsyncIterator[AgentSession]:
-        """The last used first. `project`: only those of that directory and of directories below it."""
+        """The most recently used first. `project`: only sessions of that directory and of directories below it."""
         within = os.path.realpath(project) if project is not None else None
         files = iter(await asyncio.to_thread(self._files, agent))
         while some := list(islice(files, AT_ONCE)):
@@ -105,12 +105,12 @@ class AgentSessions:
     ) -> AdoptionResult:
         """Adopts it into a new thread, named after its first words.
 
-        A session that a thread has stays there, unless it was continued outside Clew: then its thread can no longer
-        resume it, and keeps its turns alone. Raises Busy during a run in that thread.
+        A session that a thread owns stays there, unless it was continued outside Clew: then that thread can no longer
+        resume it, and keeps only its turns. Raises Busy during a run in that thread.
         """
         owner = await self._engine.store.call(lambda store: store.pins.of_session(session.id))
         if owner is not None and owner.pending is None and owner.mark and owner.mark.size_bytes == session.size_bytes:
-            return _not_taken(session)  # its file is as that thread left it: no need to read it
+            return _not_taken(session)  # its file has not changed since that thread used it: no need to read it
         if not session.work_dir or not Path(session.work_dir).is_dir():
             return AdoptionResult(session, None, why=f"its directory is gone: {session.work_dir or 'it names none'}")
         work_dir = os.path.realpath(session.work_dir)
@@ -157,7 +157,7 @@ def _of(adapter: Adapter, environ: Mapping[str, str]) -> Iterator[_SessionFile]:
         try:
             stat = path.stat()
         except OSError:
-            continue  # it was deleted meanwhile
+            continue  # it was just deleted
         if stat.st_size:
             yield _SessionFile(adapter.name, path, stat.st_mtime, stat.st_size)
 
@@ -183,8 +183,10 @@ def _all_as_known(sessions: Sequence[AgentSession], store: Store) -> list[AgentS
 
 
 def _as_known(store: Store, session: AgentSession) -> AgentSession:
-    """A session that a thread has is shown with the thread's directory and first prompt: its file may come from
-    another machine, and begins with the standing text."""
+    """Describes a session that a thread owns by that thread's directory and first prompt.
+
+    Its file may come from another machine, and begins with the standing text.
+    """
     pin = store.pins.of_session(session.id)
     thread = store.threads.by_id(pin.thread_id) if pin is not None else None
     if pin is None or thread is None:

@@ -1,6 +1,6 @@
 """The chat host: a thread with a person in it. Asks, edits, truncates, retries.
 
-It adds no words of its own: `standing` and `text` are the person's, and the core makes full and delta prompts of them.
+It adds no text of its own: `standing` and `text` are the person's, and the core makes full and delta prompts of them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from clew.hosts.chat.queued import QueuedPrompts
 
 T = TypeVar("T")
-RUNS_READ = 1000  # the newest: more than a thread ever has queued
+RUNS_READ = 1000  # how many of the newest runs are read: more than a thread ever has queued
 
 
 class NewThread(Record):
-    """What a thread is made with."""
+    """What a thread is created with."""
 
     cwd: str
     agent: str
@@ -54,7 +54,7 @@ class Deleted(Record):
     name: str
     turns: int  # all of them
     archive: Path | None  # None: a dry run
-    archived_turns: int = 0  # of these, those that were archived before
+    archived_turns: int = 0  # how many of them were archived before
     others: tuple[str, ...] = ()  # threads that were deleted with it: the other one of a pair
 
 
@@ -65,6 +65,7 @@ Archive = Callable[[str], Awaitable[Path | None]]
 class Chat:
     def __init__(self, engine: Engine, archive: Archive) -> None:
         self._engine = engine
+        self._store = engine.store
         self._archive = archive
 
     @cached_property
@@ -82,7 +83,7 @@ class Chat:
     async def create(
         self, new: NewThread, *, name: str | None = None, prompt: str = "", thread_id: str | None = None
     ) -> Thread:
-        """A thread under that name (Conflict when it is taken), or under one made from the prompt."""
+        """Creates a thread under that name (Conflict if it is taken), or under a name made from the prompt."""
         self._engine.adapter(new.agent)
         if name is not None:
             check_name(name)
@@ -100,23 +101,23 @@ class Chat:
             created_at=now,
             updated_at=now,
         )
-        return await self._call(lambda store: store.threads.create(thread, unique=name is None))
+        return await self._store.call(lambda store: store.threads.create(thread, unique=name is None))
 
     async def require(self, name: str) -> Thread:
-        return await self._call(lambda store: store.threads.require(name))
+        return await self._store.call(lambda store: store.threads.require(name))
 
     async def find(self, name: str) -> Thread | None:
-        return await self._call(lambda store: store.threads.find(name))
+        return await self._store.call(lambda store: store.threads.find(name))
 
     async def latest(self, cwd: str) -> Thread | None:
         """The thread last used in this directory."""
-        return await self._call(lambda store: store.threads.latest(os.path.realpath(cwd)))
+        return await self._store.call(lambda store: store.threads.latest(os.path.realpath(cwd)))
 
     async def list(self, *, cwd: str | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
-        return await self._call(lambda store: store.threads.recent(cwd=cwd, limit=limit, offset=offset))
+        return await self._store.call(lambda store: store.threads.recent(cwd=cwd, limit=limit, offset=offset))
 
     async def history(self, thread: Thread) -> History:
-        return await self._call(lambda store: store.turns.history(thread.id))
+        return await self._store.call(lambda store: store.turns.history(thread.id))
 
     async def change(self, thread: Thread, **changes: Any) -> Thread:
         """Changes fields of its record; None leaves a field. Raises Busy during a run, unless only the name changes.
@@ -141,7 +142,7 @@ class Chat:
             return thread
         if wanted.keys() == {"name"}:
             now = self._engine.context.clock()
-            return await self._call(lambda store: store.threads.update(thread.id, at=now, **wanted))
+            return await self._store.call(lambda store: store.threads.update(thread.id, at=now, **wanted))
         return await self._while_idle(thread, lambda store, now: store.threads.update(thread.id, at=now, **wanted))
 
     async def ask(self, thread: Thread, text: str, options: TurnOptions = NO_OPTIONS) -> LiveTurn:
@@ -162,7 +163,7 @@ class Chat:
         from clew.core.continuation import CONTINUE
 
         check_dir(thread)
-        run, not_before = await self._call(lambda store: _limited(store, thread, limited))
+        run, not_before = await self._store.call(lambda store: _limited(store, thread, limited))
         asked = run.asked
         options = replace(
             options, agent=run.agent, model=run.model, resume=asked.enable_resume, timeout_s=asked.timeout_s
@@ -199,16 +200,18 @@ class Chat:
         if instructions is None or (instructions or None) == thread.standing:
             return thread
         now = self._engine.context.clock()
-        return await self._call(lambda store: store.threads.update(thread.id, at=now, standing=instructions or None))
+        return await self._store.call(
+            lambda store: store.threads.update(thread.id, at=now, standing=instructions or None)
+        )
 
     async def edit(self, thread: Thread, turn_id: str, text: str) -> Turn:
-        """Another text for a turn. The old one is kept; later turns stay."""
+        """Replaces the text of a turn. The old text is kept, and later turns stay."""
         turn = await self._turn(thread, turn_id)
         check_prompt(text)
         now = self._engine.context.clock()
         if text == turn.text:
             return turn
-        return await self._call(lambda store: store.turns.edit(turn.id, text, now))
+        return await self._store.call(lambda store: store.turns.edit(turn.id, text, now))
 
     async def truncate(self, thread: Thread, turn_id: str) -> int:
         """Archives that turn and all after it. Returns how many."""
@@ -228,7 +231,7 @@ class Chat:
         """Is everything that the thread's session was sent still part of the thread? None: no session to resume."""
         from clew.hosts.chat.preview import session_stands
 
-        return await self._call(lambda store: session_stands(store, thread, store.turns.history(thread.id)))
+        return await self._store.call(lambda store: session_stands(store, thread, store.turns.history(thread.id)))
 
     async def preview(self, thread: Thread, turn_id: str | None = None) -> Preview:
         """What the next turn of the thread's own agent would be, and what a change of that turn would do to it."""
@@ -239,7 +242,7 @@ class Chat:
         if turn_id is None:
             return preview
         turn = await self._turn(thread, turn_id)
-        return replace(preview, after_change=await self._call(lambda store: after_change(store, thread, turn)))
+        return replace(preview, after_change=await self._store.call(lambda store: after_change(store, thread, turn)))
 
     async def delete(self, thread: Thread, *, dry_run: bool = False) -> Deleted:
         """Archives the thread, with the other one of a pair, and deletes it. Raises Busy while it is in use."""
@@ -250,13 +253,10 @@ class Chat:
             names = tuple(other.name for other in others)
             return Deleted(thread.name, len(turns), None, sum(turn.archived for turn in turns), names)
 
-        plan = await self._call(planned)
+        plan = await self._store.call(planned)
         if dry_run:
             return plan
         return replace(plan, archive=await self._archive(thread.id))
-
-    async def _call(self, work: Callable[[Store], T]) -> T:
-        return await self._engine.store.call(work)
 
     async def _turn(self, thread: Thread, turn_id: str) -> Turn:
         return named_turn(thread, await self.history(thread), turn_id)
@@ -264,7 +264,7 @@ class Chat:
     async def _while_idle(self, thread: Thread, work: Callable[[Store, float], T]) -> T:
         """For changes that must not happen during a run. Raises Busy during one.
 
-        A dead run is ended first, so that its answer stands after its prompt.
+        A run whose process has died is ended first, so that its answer is stored after its prompt.
         """
         context = self._engine.context
         await self._engine.recover()
@@ -281,7 +281,7 @@ class Chat:
                 )
             return work(store, context.clock())
 
-        return await self._engine.store.atomically(guarded)
+        return await self._store.atomically(guarded)
 
 
 def _limited(store: Store, thread: Thread, run_id: str) -> tuple[Run, float]:
@@ -297,7 +297,7 @@ def _limited(store: Store, thread: Thread, run_id: str) -> tuple[Run, float]:
 def _check_newest(store: Store, thread: Thread, run: Run, made: Run) -> None:
     """Inside the transaction that stores the run `made`. Raises Conflict when something else was asked since."""
     newest = [each for each in store.runs.newest(thread_id=thread.id, limit=RUNS_READ) if each.id != made.id]
-    if [each.id for each in newest if not each.asked.held][:1] != [run.id]:  # a held one does not count
+    if [each.id for each in newest if not each.asked.held][:1] != [run.id]:  # prompts that are held do not count
         raise Conflict(
             f"Something else was asked in {thread.name} since.", hint="Ask again, or wait for what is queued."
         )

@@ -1,4 +1,4 @@
-"""What the next turn will be, and what a change of a turn would do to the session: said beforehand."""
+"""Previews: what the next turn will do, and what a change of a turn would do to the session."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NO_SESSION = "The thread has no session that this could affect."
 
 
 class Preview(Record):
-    """Of the thread's next turn, if its own agent is asked."""
+    """A preview of the thread's next turn, if its own agent is asked."""
 
     resumes: bool
-    reason: str | None  # why it does not
+    reason: str | None  # why it does not resume
     words: str
     after_change: Mapping[str, str] | None = None  # what an edit, a truncate or a retry of a turn would do
 
@@ -38,7 +38,7 @@ def preview_of(decision: object) -> Preview:
 
 
 def after_change(store: Store, thread: Thread, turn: Turn) -> dict[str, str]:
-    """What an edit, a truncate and a retry of this turn would do, a sentence each."""
+    """What an edit, a truncate and a retry of this turn would do, in a sentence each."""
     history = store.turns.history(thread.id)
     place = next((n for n, known in enumerate(history) if known.id == turn.id), None)
     if place is None:  # it was archived since the caller read it

@@ -1,4 +1,4 @@
-"""Agents' questions that wait for an answer: answered from any process, also when the run that asked has died."""
+"""Open questions of agents. Any process can answer them, also when the run that asked has died."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ class OpenQuestions:
             if may_run is None or may_run(await self._thread(question.thread_id)):
                 try:
                     passed.append(await self._pass_on(question, TurnOptions(lasting=True)))
-                except ClewError as error:  # it is tried again later; the others must not wait for it
+                except ClewError as error:  # it is retried later, and the others must not wait for it
                     log.warning("an answer waits: %s", error.message)
         return passed
 
     async def _pass_on(self, question: Question, options: TurnOptions) -> LiveTurn:
-        """The answer as the prompt of a new run. The question is closed in the transaction that stores the run."""
+        """Sends the answer as the prompt of a new run. The transaction that stores the run closes the question."""
         assert question.reply is not None
         thread = await self._thread(question.thread_id)
         run = await self._engine.store.call(lambda store: store.runs.require(question.run_id))

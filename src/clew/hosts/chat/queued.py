@@ -1,4 +1,4 @@
-"""Prompts that wait for their turn in a thread: changed, sent before the others, or removed; of any process's runs."""
+"""Queued prompts of a thread, of any process: they can be edited, sent before the others, or removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clew.hosts.validation import check_prompt
 from clew.store.store import Store
 
 POLL_S = 0.03
-REMOVED_S = 10.0  # that the process which has the run gets to notice the removal
+REMOVED_S = 10.0  # the time in which the process that has the run must notice the removal
 
 
 class QueuedPrompts:
@@ -21,7 +21,7 @@ class QueuedPrompts:
         self._engine = engine
 
     async def edit(self, run_id: str, prompt: str) -> Run:
-        """Another prompt for a run that has not started. Raises Conflict once it has."""
+        """Changes the prompt of a run that has not started. Raises Conflict once it has."""
         check_prompt(prompt)
 
         def edit(store: Store) -> Run:
@@ -32,7 +32,7 @@ class QueuedPrompts:
         return await self._engine.store.atomically(edit)
 
     async def send(self, run_id: str) -> Run:
-        """Starts a run that waits, held or not, and stops the one that is going on. Raises Conflict once it started."""
+        """Starts a queued run, held or not, and stops the one in progress. Raises Conflict once it started."""
         return await self._engine.send(RunId(run_id))
 
     async def remove(self, run_id: str) -> None:

@@ -29,17 +29,17 @@ class ArchiveFile(Record):
     path: Path
     name: str  # of the thread
     archived_at: float  # by the file's name
-    changed_at: float  # the file: a copy that was just made here is newer than its name says
+    changed_at: float  # by the file system: a file that was just copied here is newer than its name says
     size_bytes: int
     kind: str | None  # None: it cannot be read, or a newer Clew wrote it
     thread_id: str | None
-    turns: int | None  # archived ones too; None: not known
+    turns: int | None  # with archived ones; None: not known
     problem: str | None
-    also: tuple[str, ...] = ()  # of a pair: the other thread's name, and the pair's
+    also: tuple[str, ...] = ()  # if it is a pair: the other thread's name, and the pair's
 
 
 def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Path:
-    """The dump of `thread` comes first. The file is on disk when this returns. Raises StoreError."""
+    """Writes the dumps; that of `thread` is the first. The file is on disk when this returns. Raises StoreError."""
     own, *others = dumps
     rows = {key: value for key, value in own.items() if key != "schema"}
     count = sum(len(dump["turns"]) for dump in dumps)
@@ -62,7 +62,7 @@ def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Pat
 
 
 def _free_path(folder: Path, stem: str) -> Path:
-    """A thread may be archived, restored and archived again within a second."""
+    """Numbered if needed: a thread may be archived, restored and archived again within a second."""
     path, number = folder / f"{stem}.json", 1
     while path.exists():
         number += 1
@@ -71,7 +71,7 @@ def _free_path(folder: Path, stem: str) -> Path:
 
 
 def read(path: Path) -> list[Dump]:
-    """The dumps in it, in the order in which they were written. Raises NotFound, or UsageError in one line."""
+    """The dumps in an archive, in the order in which they were written. Raises NotFound, or UsageError in one line."""
     try:
         if not path.is_file():
             raise NotFound(f"There is no archive {path}.", hint="clew threads archives lists them.")
@@ -98,7 +98,7 @@ def _damaged(path: Path) -> UsageError:
 
 
 def _is_dump(dump: Any) -> bool:
-    """It has a thread, and lists of rows. The rows themselves are checked when they are restored."""
+    """Whether it has a thread and lists of rows. The rows themselves are checked when they are restored."""
     if (
         not isinstance(dump, dict)
         or not isinstance(dump.get("thread"), dict)
@@ -109,7 +109,7 @@ def _is_dump(dump: Any) -> bool:
 
 
 def describe(path: Path) -> ArchiveFile:
-    """Reads its beginning only. Raises OSError."""
+    """Reads only the beginning of the file. Raises OSError."""
     status = path.stat()
     named = _NAME.match(path.name)
     found = ArchiveFile(
@@ -148,5 +148,5 @@ def all_in(folder: Path) -> list[ArchiveFile]:
             if path.is_file() and not path.is_symlink():
                 found.append(describe(path))
         except OSError:
-            continue  # it was just removed, or is not ours
+            continue  # it was just removed, or belongs to another user
     return sorted(found, key=lambda file: (file.archived_at, file.path.name), reverse=True)

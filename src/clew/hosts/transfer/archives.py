@@ -1,9 +1,9 @@
-"""Threads are archived into files and restored from them; old ones are archived by themselves if the settings say so.
+"""Archives threads into files, and restores them. Old threads are archived automatically if the settings say so.
 
 Rules
 1. A thread leaves the store only in the transaction in which its archive has been written (law 7).
-2. A thread in use is not archived: it has a run, a queued prompt, a job under way or an open question.
-3. A restored thread is stopped. A pin is restored only if its session's file exists; else the next turn is fresh.
+2. A thread in use is not archived. It is in use if it has a run, a queued prompt, an active job or an open question.
+3. Nothing runs in a restored thread. A pin is restored only if its session's file exists; else the next turn is fresh.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from clew.store.transfer.codec import Dump, Tables, merged
 from clew.store.transfer.import_checks import check
 from clew.store.transfer.restoring import pins_of
 
-TIDIED = "threads_tidied_at"  # the key that keeps several daemons from doing it at once
+TIDIED = "threads_tidied_at"  # when a daemon last cleaned up, so that several daemons do not do it at once
 
 
 class ArchivedThread(Record):
@@ -41,7 +41,7 @@ class ArchivedThread(Record):
     turns: int
     path: Path | None  # None: a dry run
     others: tuple[str, ...] = ()  # archived with it: the other thread of a pair
-    pairs: tuple[tuple[str, str], ...] = ()  # archived with it: directory and id
+    pairs: tuple[tuple[str, str], ...] = ()  # archived with it: the pair's directory and id
 
 
 class RestoredArchive(Record):
@@ -52,14 +52,14 @@ class RestoredArchive(Record):
     resumable: int  # sessions that can still be resumed
     was: str  # the thread's name when it was archived
     is_copy: bool  # its ids were taken, so it has new ones
-    is_narrowed: bool  # the file is from elsewhere, and its permissions or its trust were wider
+    is_narrowed: bool  # its permissions or trust were reduced, because the file is from elsewhere
 
 
 class CleanupResult(Record):
     """What a clean-up did, or would do."""
 
     archived: tuple[ArchivedThread, ...] = ()
-    kept: tuple[tuple[str, str], ...] = ()  # old, but in use: name, why
+    kept: tuple[tuple[str, str], ...] = ()  # old threads that are in use: name and why
     expired: tuple[Path, ...] = ()  # archives that were removed
 
 
@@ -82,9 +82,10 @@ class Archives:
         self._keep_archives_s = keep_archives_s
 
     async def archive(self, name: str, *, asked: bool = False) -> ArchivedThread:
-        """Writes the thread to a file and deletes it from the store; of a pair, both. Raises NotFound and Busy.
+        """Writes the thread, or both threads of a pair, to a file and deletes them from the store.
 
-        `asked`: also when a question of an ended run is open. Only another run could answer it.
+        `asked`: also when a question of an ended run is open, which only another run could answer. Raises NotFound and
+        Busy.
         """
         done = await self._engine.store.atomically(
             lambda store: self.archive_in(store, store.threads.together(name)[0], asked=asked, and_files=False)
@@ -113,7 +114,7 @@ class Archives:
         )
 
     async def restore(self, file_or_name: str) -> RestoredArchive:
-        """By the path of an archive, or by a thread's name: its newest archive."""
+        """Restores an archive by its path, or a thread's newest archive by its name."""
         path = await self.find(file_or_name)
         is_ours = path.resolve().parent == self._folder.resolve()
         content = archive_file.read(path)
@@ -129,7 +130,7 @@ class Archives:
     async def clean(
         self, older_than_s: float, *, kind: str | None = None, dry_run: bool = False, tell: Tell | None = None
     ) -> CleanupResult:
-        """Archives threads that were not used for so long, each in its own transaction; those in use stay."""
+        """Archives threads that were not used for this long, each in its own transaction. Threads in use stay."""
         before = self._engine.context.clock() - older_than_s
         old = await self._engine.store.call(lambda store: store.threads.unused(before, kind))
         archived, kept, gone = [], [], set[str]()
@@ -148,7 +149,7 @@ class Archives:
         return CleanupResult(tuple(archived), tuple(kept))
 
     async def expire(self, older_than_s: float, *, dry_run: bool = False, tell: Tell | None = None) -> CleanupResult:
-        """Deletes archives that are older."""
+        """Deletes archives that are older than this."""
         before = self._engine.context.clock() - older_than_s
         old = [file.path for file in await self.files() if max(file.archived_at, file.changed_at) < before]
         for path in old:
@@ -159,7 +160,7 @@ class Archives:
         return CleanupResult(expired=tuple(old))
 
     async def tidy(self, *, dry_run: bool = False, tell: Tell | None = None) -> CleanupResult:
-        """Does what the settings retention.threads and retention.archives say."""
+        """Cleans up as the settings retention.threads and retention.archives say."""
         done = CleanupResult()
         if self._keep_archives_s is not None:
             done = await self.expire(self._keep_archives_s, dry_run=dry_run, tell=tell)
@@ -169,7 +170,7 @@ class Archives:
         return done
 
     async def tidy_if_due(self) -> CleanupResult | None:
-        """Once a day, by the first daemon or worker of this store that asks. None: it was done less than a day ago."""
+        """Cleans up at most once a day, however many daemons and workers ask. None: it was done less than a day ago."""
         now = self._engine.context.clock()
 
         def is_due(store: Store) -> bool:
@@ -220,7 +221,7 @@ class Archives:
                 ids, done = clean(store)
             _remove_files(store, done)
             if tell is not None:
-                tell(done)  # here, so that it is reported even if the caller was stopped by now
+                tell(done)  # in this OS thread, so that it is reported even if the caller was cancelled in the meantime
             return ids, done
 
         return await self._engine.store.call(clean_and_tell)
@@ -246,7 +247,7 @@ class Archives:
         came = _without_half_pairs(merged(content))
         check(came, store.database.catalogue())
         tables = stopped(came, self._engine.context.clock())
-        if not is_ours:  # a file from elsewhere brings no permissions
+        if not is_ours:  # the permissions in a file from elsewhere are not trusted
             tables = narrowed(tables, Permissions.ASK, Trust.USER)
         name = str(tables["threads"][0]["name"])
         pins = [self._pin(pin) for pin in pins_of(tables)]
@@ -269,13 +270,13 @@ class Archives:
 
 
 def _remove_files(store: Store, done: ArchivedThread) -> None:
-    """The state files of pairs, in their work directories: they would look as if another store had these pairs."""
+    """Removes the state files of archived pairs: they would look as if they came from another store."""
     for cwd, pair_id in done.pairs:
         pair_folder.remove(cwd, pair_id, [pair.id for pair in store.pairs.recent(cwd=cwd)])
 
 
 def _without_half_pairs(tables: Tables) -> Tables:
-    """Without pairs of which only one thread is in the file."""
+    """Leaves out pairs if only one of their threads is in the file."""
     threads = {row.get("id") for row in tables["threads"]}
     pairs = [
         row for row in tables["pairs"] if {row.get("instructor_thread_id"), row.get("worker_thread_id")} <= threads

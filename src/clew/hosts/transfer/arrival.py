@@ -23,7 +23,7 @@ from clew.store.store import Store
 from clew.store.transfer.codec import AGAIN, MACHINE_COLUMNS, PLAIN_TABLES, PROCESS_COLUMNS, Row, Tables
 from clew.store.transfer.restoring import IdTaken, pins_of, restore
 
-# What the user of this machine decides, and what is never sent.
+# Columns that the user of this machine decides about, or that are never sent.
 LOCAL_COLUMNS = {"threads": ("name", "permissions", "trust"), "jobs": ("full_prompt",)}
 
 _STOPPED = "The thread was archived or exported before this run had ended."
@@ -41,13 +41,16 @@ class Destination(Record):
 
 
 def localized(tables: Tables, here: Destination, catalogue: Catalogue) -> Tables:
-    """With the values of this machine, stopped, and with no more permissions than allowed here."""
+    """The rows with the values of this machine, nothing running, and no more permissions than are allowed here."""
     filled = {table: [_filled(row, here, catalogue[table]) for row in rows] for table, rows in tables.items()}
     return narrowed(stopped(filled, here.now), here.permissions, here.trust)
 
 
 def stopped(tables: Tables, now: float) -> Tables:
-    """Nothing runs, and a clean-up counts from now. Only threads of hooks keep the keys by which forges wake them."""
+    """The rows with everything stopped, and last used now, so that a clean-up does not remove them at once.
+
+    Only threads of hooks keep the keys by which events of a forge find them.
+    """
     fitted = {
         table: [row | _STOP[table](row) if table in _STOP else row for row in rows] for table, rows in tables.items()
     }
@@ -59,10 +62,10 @@ def stopped(tables: Tables, now: float) -> Tables:
 
 
 def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
-    """With no more permissions than these, and with nothing that would get into a prompt without being shown.
+    """The rows with no more permissions than these, and without anything hidden that could get into a prompt.
 
-    That is a job's full prompt, and what tools did: a job's prompt tells about tools of processes that ran here. Raises
-    UsageError.
+    Hidden are a job's full prompt, and what tools did: a job's prompt reports the tools of attempts whose process ran
+    on this machine, so attempts lose their processes. Raises UsageError.
     """
     threads = [
         row | _narrowed(row, permissions) | {"trust": row.get("trust") if trust is Trust.PROJECT else Trust.USER.value}
@@ -75,7 +78,7 @@ def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
 
 
 def with_local_values(tables: Tables, before: Tables) -> Tables:
-    """Rows that replace others: the values of this machine stay as they were before, except which processes ran."""
+    """The rows with the local values of the rows that they replace, except which processes ran."""
     kept = MACHINE_COLUMNS - {*PROCESS_COLUMNS}
     own = {
         (table, row["id"]): {name: row[name] for name in (*kept, *LOCAL_COLUMNS.get(table, ())) if name in row}
@@ -177,7 +180,7 @@ def _restore(store: Store, tables: Tables, pins: Sequence[Pin]) -> list[Thread]:
 
 
 def _with_new_ids(tables: Tables, turns: Sequence[Turn], new_id: Callable[[], str]) -> Tables:
-    """A copy. The digests of what a session absorbed change, too: ids are part of them."""
+    """A copy of the rows. Ids are part of the digests of what a session absorbed, so these change, too."""
     ids = {
         str(row["id"]): new_id()
         for table in ("threads", "turns", "runs", "attempts", "pins", "jobs")

@@ -48,7 +48,7 @@ def encrypt_for(recipients: Sequence[str], raw: bytes) -> bytes:
 
 
 def check_recipients(recipients: Sequence[str]) -> None:
-    """Raises UsageError. Before anything is read or written."""
+    """Raises UsageError for an invalid key. Called before anything is read or written."""
     for key in recipients:
         _recipient(key)
 

@@ -1,6 +1,6 @@
-"""Export: a whole thread in a file, with which another machine can continue.
+"""Exports a whole thread to a file, from which another machine can continue it.
 
-The two threads of a pair belong together, and are one file. The file of a session is included when its content confirms
+The two threads of a pair are exported to one file. The file of a session is included when its content confirms
 the pin, so that the other machine really resumes; when it does not, the history is enough for a fresh session. Nothing
 of this machine is in it: no directory, no program, no process, and no value of the environment.
 """
@@ -45,19 +45,19 @@ class ExportedSession(Record):
     model: str
     session_id: str
     included: bool
-    why: str = ""  # it is not
+    why: str = ""  # why it is not included
 
 
 class ExportedThread(Record):
     """A thread as a file's content."""
 
-    name: str  # in the file; the pair's own, if it was exported by that
+    name: str  # the thread's name in the file, or the pair's if it was exported by that
     threads: tuple[str, ...]  # the names of all threads in it
     turns: int  # of all of them, without archived ones
     sessions: tuple[ExportedSession, ...]
     content: bytes
     redacted: int | None = None  # how many secrets were blanked; None: it is not redacted
-    secrets: tuple[FoundSecret, ...] = ()  # that were blanked, or are in it
+    secrets: tuple[FoundSecret, ...] = ()  # that were blanked, or that it contains
 
 
 class GroupMember(Record):
@@ -83,7 +83,7 @@ class ThreadGroup(Record):
 
     @property
     def name(self) -> str:
-        """The thread's; of a pair, the pair's own."""
+        """The name of the thread, or of the pair."""
         return str(next((row["name"] for row in self.dumps[0].get("pairs", ())), self.threads[0].name))
 
     @property
@@ -121,7 +121,7 @@ async def export_thread(
 
 
 async def gather(engine: Engine, name: str, *, with_files: bool = True) -> ThreadGroup:
-    """Everything as it was at one moment. Raises NotFound, and Busy during a run.
+    """Reads everything as it is at one moment. Raises NotFound, and Busy during a run.
 
     Files may be large, so they are read outside of a transaction, and the pins must be the same afterwards: a run
     stores what it changes of a pin before it starts an agent.
@@ -140,12 +140,12 @@ async def gather(engine: Engine, name: str, *, with_files: bool = True) -> Threa
 
     gathered = await engine.store.optimistic_read(lambda store: gather_rows(store, engine, name), read, confirm)
     if gathered is None:
-        raise Busy(f"{name} changes all the time.", hint="Try again when nothing runs in it.")
+        raise Busy(f"{name} keeps changing.", hint="Try again when nothing runs in it.")
     return gathered
 
 
 def gather_rows(store: Store, engine: Engine, name: str) -> ThreadGroup:
-    """The rows alone. Raises NotFound, and Busy during a run."""
+    """Reads only the rows. Raises NotFound, and Busy during a run."""
     with store.reading():
         threads = store.threads.together(name)
         dumps = [store.threads.dump(thread.id) for thread in threads]
@@ -165,7 +165,7 @@ def _pins(store: Store, thread: Thread) -> tuple[Pin, ...]:
 
 
 def _is_unchanged(store: Store, engine: Engine, members: Sequence[GroupMember]) -> bool:
-    """No session has been used since then."""
+    """Whether no session has been used since the rows were read."""
     with store.reading():
         return all(
             not engine.is_held(store, member.thread.id) and _pins(store, member.thread) == member.pins
@@ -242,7 +242,7 @@ def retire_pins_without_file(tables: Tables, files: Mapping[str, bytes]) -> None
 
 
 def _redacted(tables: Tables, values: Sequence[str]) -> tuple[Tables, int]:
-    """The history alone, its secrets blanked. A name is made of the first words said, so it may hold a secret, too."""
+    """Only the history, with secrets blanked. A name is made from the first prompt, so it may contain a secret, too."""
     blanked: list[str] = []
     kept: Tables = {table: [dict(row) for row in rows] for table, rows in tables.items()}
     for rows, column in ((kept["turns"], "text"), (kept["turn_revisions"], "text"), (kept["threads"], "standing")):
@@ -259,6 +259,6 @@ def _redacted(tables: Tables, values: Sequence[str]) -> tuple[Tables, int]:
 
 
 def reviewed_texts(dumps: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
-    """What reviewers were shown, to be scanned for secrets: in the rows it is compressed."""
+    """What reviewers were shown, uncompressed, so that it can be scanned for secrets."""
     rows = [row for dump in dumps for row in dump.get("review_rounds", ())]
     return {"reviews": b"\n".join(text for row in rows for text in shown_in(row))} if rows else {}

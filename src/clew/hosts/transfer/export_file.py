@@ -51,7 +51,7 @@ class Unpacked(Record):
 
 
 def session_part(agent: str, session_id: str) -> str | None:
-    """The name of a session's part. None: these cannot be a file's name."""
+    """The name of a session's part. None: the agent or the id cannot be in a file name."""
     name = f"sessions/{agent}/{session_id}.jsonl"
     return name if _PART.match(name) else None
 
@@ -77,7 +77,7 @@ def read_export(raw: bytes) -> PortableThread:
     state = from_json(file.parts[STATE]) if STATE in file.parts else {}
     if not isinstance(history, dict) or not isinstance(state, dict):
         raise UsageError("The file holds something that this Clew does not know.", hint="Update Clew.")
-    state.pop("pair_files", None)  # of an older Clew: it means something in one directory of one machine alone
+    state.pop("pair_files", None)  # an older Clew wrote it; it is valid in one directory of one machine only
     if state.keys() & history.keys():
         raise UsageError("The file holds a table twice.", hint=AGAIN)
     sessions = {name: content for name, content in file.parts.items() if name not in (HISTORY, STATE)}
@@ -93,14 +93,14 @@ def pack(about: Mapping[str, Any], parts: Mapping[str, bytes]) -> bytes:
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
         for name, content in [(MANIFEST, as_json(manifest, indent=1)), *sorted(parts.items())]:
             info = zipfile.ZipInfo(name, _FIRST_TIME)
-            info.create_system = 3  # whose modes these are
+            info.create_system = 3  # Unix, so that the mode is understood
             info.external_attr = _MODE
             archive.writestr(info, content)
     return out.getvalue()
 
 
 def unpack(raw: bytes) -> Unpacked:
-    """Raises UsageError, in one line, for whatever Clew would not write exactly so."""
+    """Raises UsageError, in one line, for a file that Clew would not write exactly like this."""
     import zipfile
 
     if not raw.startswith(b"PK\x03\x04"):

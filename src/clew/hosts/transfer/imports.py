@@ -1,4 +1,4 @@
-"""Import: a thread out of a file, into this store, with its sessions where the agents of this machine look for them.
+"""Imports a thread from a file into this store, and places its session files where the agents look for them.
 
 Rules
 1. Nothing in the file is trusted. Its rows are checked, its sessions are compared with the rows, and permissions are no
@@ -60,9 +60,9 @@ class ImportedSession(Record):
     model: str
     session_id: str
     resumable: bool
-    why: str = ""  # it cannot
+    why: str = ""  # why it cannot be resumed
     path: Path | None = None
-    part: PairPart | None = None  # of a pair
+    part: PairPart | None = None  # if it belongs to a pair
 
 
 class ImportResult(Record):
@@ -71,7 +71,7 @@ class ImportResult(Record):
     threads: tuple[Thread, ...]
     turns: int  # without archived ones
     sessions: tuple[ImportedSession, ...]
-    renewed: bool  # its ids exist here already: it is a copy with new ones
+    renewed: bool  # it is a copy with new ids, because its ids exist here already
     pair: str | None = None  # the pair's name here
     notes: tuple[str, ...] = ()
 
@@ -149,7 +149,7 @@ def _checked(thread: PortableThread, catalogue: Catalogue) -> Tables:
 
 
 def _rename(tables: Tables, name: str) -> None:
-    """A pair gets the name, and its threads get names that are made of it. Raises UsageError."""
+    """Renames the thread. A pair gets the name, and its threads get names made from it. Raises UsageError."""
     pair = next(iter(tables.get("pairs", ())), None)
     if pair is None:
         tables["threads"][0]["name"] = name
@@ -162,7 +162,7 @@ def _rename(tables: Tables, name: str) -> None:
 
 
 def _parts(tables: Tables) -> dict[str, PairPart]:
-    """The parts in a pair, by thread."""
+    """By thread id, which part of a pair the thread is."""
     return {pair[f"{part}_thread_id"]: part for pair in tables.get("pairs", ()) for part in PairPart}
 
 
@@ -304,7 +304,7 @@ def _pins(tables: Tables) -> list[Pin]:
 
 
 def _made(make: Callable[[], T]) -> T:
-    """Rows that are not valid records are a fault of the file, not of the store."""
+    """Makes records of rows. Raises UsageError for invalid rows: the fault is the file's, not the store's."""
     try:
         return make()
     except (StoreError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""A scan for secrets of what is about to leave this machine: which kinds there are, and in which turns.
+"""Scans what is about to leave this machine for secrets, and says which kinds it found in which turns.
 
 Secrets are recognised by values of the environment and by their shape (core/secrets). A session file whose secrets were
 blanked could not be resumed, and a blanked history is not the thread's history: so a secret stops an export or a push,
@@ -33,7 +33,7 @@ class FoundSecret(Record):
 def scan(
     tables: Tables, parts: Mapping[str, bytes], environ: Mapping[str, str], *, doubtful: bool = False
 ) -> tuple[FoundSecret, ...]:
-    """`parts` are what leaves besides the rows, by a name for the user."""
+    """`parts` is the content besides the rows, by a name for the user."""
     values = _spelled(secret_values(environ.items(), os.path.lexists))
     places, found = _Places(tables), list[tuple[str, str, str | None]]()
     for table, rows in tables.items():

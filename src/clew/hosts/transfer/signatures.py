@@ -38,7 +38,7 @@ class Signer(Record):
 class Signers(Record):
     """Those whose signature is accepted."""
 
-    text: str  # one on each line, as ssh-keygen reads it
+    text: str  # one signer per line, in the format that ssh-keygen reads
     environ: Mapping[str, str]
 
 
@@ -71,7 +71,7 @@ def sign(by: Signer, purpose: str, content: bytes) -> bytes:
 
 
 def verify(signers: Signers, purpose: str, content: bytes, signature: bytes, what: str) -> str:
-    """Who signed it. Blocks. Raises UsageError for a signature by somebody else, or of other content."""
+    """Returns who signed it. Blocks. Raises UsageError for a signature by somebody else, or of other content."""
     if BEGIN not in signature:
         raise UsageError(
             f"The signature of {what} is not an SSH signature.", hint="Nothing was stored. Have it signed again."

@@ -1,1 +1,1 @@
-"""A remote: threads in pieces under one address, pushed and pulled."""
+"""Remotes: threads in chunks under one address, pushed and pulled."""

@@ -1,8 +1,8 @@
 """The sync base: what was last the same here and at a remote. It is kept in this store, by remote and thread.
 
 A remote can be older than its base: a copy of it, or one that was restored from a backup. Then its newest push is one
-that was the same before, and everything after that is ours. And whoever replaces an encrypted remote with one that is
-not encrypted knows its address, but not its id: so the address is kept as well.
+that was the same before, and everything after that is ours. An attacker who replaces an encrypted remote with an
+unencrypted one knows its address, but not its id: so the address is kept as well.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from clew.hosts.transfer.remote.chunks import Manifest
 from clew.hosts.transfer.remote.remote import Remote
 from clew.store.store import Store
 
-MAX_PAST = 100  # pushes that are remembered
+MAX_PAST = 100  # digests of earlier pushes that are kept
 
 
 class SyncBase(Record):
-    """What was last the same on both sides."""
+    """The last state that both sides had in common."""
 
     number: int
     manifest: str  # its digest
@@ -38,19 +38,19 @@ NO_BASE = SyncBase(0, "", "")
 
 
 async def load_base(engine: Engine, remote: Remote, thread_id: str, theirs: Manifest | None) -> SyncBase | None:
-    """The base, if the remote still has it. None: there is none, or the remote was started anew."""
+    """The base, if the remote still has it. None: there is none, or the remote was replaced."""
     kept = await engine.store.call(lambda store: store.key_values.get(_base_key(remote, thread_id)))
     base = _read(kept) if kept is not None else None
     if base is None or theirs is None:
         return None
-    if base.trying is not None:  # did it get there before we were interrupted?
+    if base.trying is not None:  # did that manifest arrive before the push was interrupted?
         tried = await remote.manifest(thread_id, base.number + 1)
         if tried is not None and tried.digest == base.trying:
             return base.followed_by(tried.number, tried.digest, tried.state)
     if theirs.digest == base.manifest:
         return base
     if theirs.digest in base.past:
-        return base.followed_by(theirs.number, theirs.digest, "")  # no state of ours: what is here came after it
+        return base.followed_by(theirs.number, theirs.digest, "")  # everything here is newer than that push
     there = await remote.manifest(thread_id, base.number) if 0 < base.number < theirs.number else None
     return base if there is not None and there.digest == base.manifest else None
 

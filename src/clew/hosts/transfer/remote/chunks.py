@@ -1,6 +1,6 @@
 """A thread in chunks, so that a push sends what is new and little else.
 
-    rows             every row of the thread, one to a line: what a run added is together, what changes is at the end
+    rows             every row of the thread, one per line: those of a run are together, those that change are last
     sessions/A/ID    the agent's own session file
 
 Rules
@@ -63,7 +63,7 @@ class Manifest(Struct, frozen=True):
     thread_id: str
     number: Annotated[int, Meta(ge=1, lt=10**NUMBER_DIGITS - 1)]  # 1, 2, 3, …; there must always be a next one
     parent: str | None  # the digest of the one before
-    state: str  # one digest of all that its rows say
+    state: str  # one digest of all its rows
     schema: Count
     name: str
     names: tuple[str, ...]  # of all threads in it: a pair is two
@@ -76,7 +76,7 @@ class Manifest(Struct, frozen=True):
 
 
 def split(content: bytes) -> Iterator[bytes]:
-    """Into chunks. The longer a line, the likelier it ends a chunk, so that chunks are of about the same size."""
+    """Splits content into chunks. A longer line is more likely to end a chunk, so that chunks have similar sizes."""
     start, place = 0, 0
     while place < len(content):
         found = content.find(b"\n", place)
@@ -94,7 +94,7 @@ def split(content: bytes) -> Iterator[bytes]:
 
 
 def fold(names: Sequence[str], keep: Callable[[bytes], str]) -> tuple[tuple[str, ...], ...]:
-    """The tree of a list: `keep` stores a chunk that lists others, and returns its name."""
+    """Makes a tree of a list of names: `keep` stores a chunk that lists others, and returns its name."""
     levels = []
     while True:
         full = len(names) // FAN_OUT * FAN_OUT if len(names) > FAN_OUT else 0
@@ -129,7 +129,7 @@ def to_lines(tables: Tables) -> tuple[bytes, str]:
 
 
 def _in_order(tables: Tables) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """Rows without a run, then run by run, then what sessions absorbed, then the rows that change in their place."""
+    """Rows without a run, then the rows of each run, then what sessions absorbed, then rows that change in place."""
     runs = sorted(tables["runs"], key=lambda run: (run["created_at"], run["thread_id"], run["position"]))
     place = {run["id"]: number for number, run in enumerate(runs)}
     run_of = {run["prompt_turn_id"]: run["id"] for run in runs}

@@ -30,16 +30,16 @@ FORMAT, VERSION = "clew-remote", 1
 class RemoteKeys(Record):
     """What the user gave to decrypt a remote, or to encrypt a new one. Nothing given: it is not encrypted."""
 
-    passphrase: Callable[[bool], str] | None = None  # called when it is needed; True: it is a new one
+    passphrase: Callable[[bool], str] | None = None  # called when it is needed; with True for a new passphrase
     recipients: tuple[str, ...] = ()
-    identity: str | None = None  # the text of a file
-    must_be_needed: bool = False  # a remote that is not encrypted is not the one that these keys are for
+    identity: str | None = None  # the content of an identity file
+    must_be_needed: bool = False  # refuse a remote that is not encrypted: these keys are for another one
 
 
 class RemoteHeader(Record):
     id: str
     encoding: ObjectEncoding
-    unwritten: bytes | None = None  # of a remote that is new
+    unwritten: bytes | None = None  # the header of a new remote, which the first push writes
 
 
 class ObjectEncoding:
@@ -79,7 +79,7 @@ class ObjectEncoding:
         return bytes(pyrage.encrypt(compressed, [self._identity.to_public()]))
 
     def decoded(self, raw: bytes, most_bytes: int, what: str) -> bytes:
-        """Raises UsageError. `what` it is meant to be, for the error."""
+        """Raises UsageError. `what` is named in the error."""
         if self._identity is not None:
             import pyrage
 

@@ -2,9 +2,9 @@
 
 Rules
 1. An object is created or read, never changed and never deleted. Creating an object that exists fails: that is all the
-   compare-and-swap that is needed, and every kind of store has it.
+   compare-and-swap that is needed, and every kind of store supports it.
 2. Credentials come from the environment, where obstore finds them. An address that holds a password is refused, and the
-   words of the other side are never repeated: they may hold a signed address.
+   error texts of the other side are never repeated: they may contain a signed address.
 3. Objects in a folder of this machine are readable by their owner only. Others may be able to write there: so only
    plain files are read, and no link in the folder is followed.
 """
@@ -31,7 +31,7 @@ CREDENTIALS = {
     "gs": "GOOGLE_APPLICATION_CREDENTIALS, or what gcloud auth application-default login left",
     "az": "AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY",
 }
-AT_ONCE = 16  # requests
+AT_ONCE = 16  # requests at the same time
 MAX_OBJECT_BYTES = 8 * 1024**2
 SHOWN_CHARS = 200  # of an invalid address
 RETRIES, RETRY = 3, timedelta(seconds=20)
@@ -39,13 +39,13 @@ RETRIES, RETRY = 3, timedelta(seconds=20)
 _MAY_HOLD_SECRETS = re.compile(r"[@?#]|:.*:")  # in an invalid address: a password or a signature
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist|NoSuchContainer")
-_NO_SPACE = re.compile(r"os error (?:28|122)\b")  # the disk is full, or the user's share of it
+_NO_SPACE = re.compile(r"os error (?:28|122)\b")  # the disk is full, or the user's quota is used up
 _NOT_OURS = re.compile(r"os error (?:1|13|30)\b")
 _NO_ACCOUNT = re.compile(r"must be specified|MissingAccount|Missing\w+")
 
 
 class ObjectStore:
-    """The objects under one address. Raises UsageError for what the user can fix, StoreError for what may pass."""
+    """The objects under one address. Raises UsageError for what the user can fix, StoreError for temporary faults."""
 
     def __init__(self, url: str) -> None:
         self.url = checked_url(url)
@@ -73,7 +73,7 @@ class ObjectStore:
                     return None
 
     async def create(self, path: str, content: bytes) -> bool:
-        """Whole or not at all. False: it exists already, and was not changed."""
+        """Atomic. False: it exists already, and was not changed."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -120,7 +120,7 @@ class ObjectStore:
         return place
 
     def _read(self, path: str, most: int) -> bytes:
-        """Never blocks, as opening a pipe would."""
+        """Does not block, even if the file is a pipe."""
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
         descriptor = os.open(self._place(path), flags)
         try:
@@ -138,7 +138,7 @@ class ObjectStore:
         return UsageError(f"{path} at {self.url} is larger than any object that Clew writes.")
 
     def _opened(self, *, for_writing: bool = False) -> Any:
-        """A folder of this machine is created by the first write."""
+        """Opens the store. A local folder is created by the first write."""
         if self._store is not None:
             return self._store
         from obstore.store import LocalStore, from_url

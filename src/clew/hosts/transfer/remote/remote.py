@@ -45,7 +45,7 @@ from clew.store.transfer.codec import as_json
 HEADER = "clew-remote.json"
 SIGNED = "clew-remote-signature"
 MAX_NAMES = MAX_FILE_BYTES // MIN_CHUNK_BYTES + 1000
-FETCHED_AT_ONCE = 256  # chunks: not all of a large session
+FETCHED_AT_ONCE = 256  # chunks; a large session has more
 
 _MANIFEST = re.compile(rf"manifests/([^/]+)/([0-9]{{{NUMBER_DIGITS}}})")
 
@@ -84,7 +84,7 @@ class Remote:
         return self.encoding.is_encrypted
 
     async def manifests(self) -> RemoteListing:
-        """The newest of every thread, by name. A damaged one does not hide the others."""
+        """The newest manifest of every thread, sorted by name. A damaged one does not hide the others."""
         newest = _newest(await self.objects.paths("manifests"))
         reading = (self._manifest(key, number) for key, number in newest.items())
         found = await asyncio.gather(*reading, return_exceptions=True)
@@ -131,7 +131,7 @@ class Remote:
             self._unwritten = None
 
     async def commit(self, manifest: Manifest) -> int | None:
-        """How many bytes were sent. None: somebody else has pushed that number.
+        """Returns how many bytes were sent. None: somebody else has pushed that number.
 
         Our own manifest may be there already, when the answer to an earlier request was lost: that is no conflict.
         """
@@ -223,7 +223,7 @@ class Upload:
     def __init__(self, remote: Remote, key: str, there: set[str], on_bytes: Progress | None) -> None:
         self.parts: list[ManifestPart] = []
         self.new_bytes = 0  # not compressed
-        self.new_in: dict[str, bytes] = {}  # by part: what of it the remote lacks
+        self.new_in: dict[str, bytes] = {}  # by part: its content that the remote lacks
         self._remote = remote
         self._key = key
         self._there = there

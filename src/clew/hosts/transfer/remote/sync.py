@@ -1,4 +1,4 @@
-"""Push and pull: the same thread here and at a remote.
+"""Push and pull: keeps a thread the same here and at a remote.
 
 Rules
 1. What was last the same on both sides is kept here, by remote and thread: the number there, and a digest of our rows
@@ -37,7 +37,7 @@ from clew.hosts.transfer.signatures import Signer, Signers
 from clew.store.store import Store
 from clew.store.transfer.codec import PortableThread, Tables, merged, portable
 
-THEIRS = "-theirs"  # offered as the end of a name for what is pulled beside our own
+THEIRS = "-theirs"  # suggested suffix of the name for a thread that is pulled beside ours
 SECRETS_HINT = "--with-secrets pushes it as it is; clew threads export --redact makes a file with secrets blanked."
 
 
@@ -59,7 +59,7 @@ class PushResult(Record):
     number: int | None  # of the manifest; None: the remote has none of this thread
     sent: Sent = Sent()
     new_bytes: int = 0  # to be sent, before they are compressed
-    secrets: tuple[FoundSecret, ...] = ()  # that are in it; of sessions, only those in what is new
+    secrets: tuple[FoundSecret, ...] = ()  # in the rows, and in the new parts of sessions
     signed: bool = False
 
 
@@ -75,13 +75,13 @@ class PullResult(Record):
 class _LocalThread(Record):
     """A thread as it is here, ready to be pushed."""
 
-    thread: Thread  # of a pair, the older one: the remote has both under its id
-    name: str  # of a pair, the pair's own
+    thread: Thread  # the older one of a pair: the remote has both under its id
+    name: str  # the thread's, or the pair's
     group: ThreadGroup
     schema: int
     tables: Tables
     parts: Mapping[str, bytes]
-    state: str  # one digest of all that its rows say
+    state: str  # one digest of all its rows
 
 
 async def push(
@@ -162,7 +162,7 @@ async def pull(
     dry_run: bool = False,
     on_bytes: Progress | None = None,
 ) -> PullResult:
-    """With a `name`, beside what is here; with `signers`, only what one of them signed.
+    """Pulls a thread. `name`: as a new thread, beside the one here. `signers`: only if one of them signed it.
 
     Raises Busy, Conflict, and UsageError for what is damaged or lacks a required signature.
     """
@@ -198,7 +198,7 @@ async def pull(
     archived = list[Path | None]()
 
     def replace_ours(store: Store) -> Tables:
-        """In a transaction, so that nothing can have started since the last look."""
+        """In a transaction, so that nothing can start between this check and the import."""
         now = gather_rows(store, engine, here.id)
         if to_lines(portable(now.dumps))[1] != ours.state:
             raise Conflict(f"{here.name} has changed in the meantime.", hint="Pull again.")
@@ -227,11 +227,11 @@ class GroupName(Record):
     """Names a thread, or the two of a pair, which are pushed together."""
 
     key: str  # by which it is found
-    name: str  # of a pair, the pair's own
+    name: str  # the thread's, or the pair's
 
 
 async def groups(engine: Engine, names: tuple[str, ...]) -> list[GroupName]:
-    """Those of these names, or all. A name that is unknown is returned, too: pushing it reports the error."""
+    """The groups of these names, or all. An unknown name is returned, too: pushing it reports the error."""
 
     def find(store: Store) -> list[GroupName]:
         taken, found = set[str](), list[GroupName]()
@@ -262,7 +262,7 @@ async def find_manifest(engine: Engine, listing: RemoteListing, name: str) -> Ma
     fit = [each for each in listed if each.thread_id in ids]
     fit = fit or [each for each in listed if name in (each.thread_id, *each.names)]
     if not fit and listing.problems:
-        raise listing.problems[0]  # it may be this one
+        raise listing.problems[0]  # it may be about this thread
     if not fit:
         close = difflib.get_close_matches(name, [known for each in listed for known in each.names], n=3)
         hint = f"Did you mean {' or '.join(close)}?" if close else "Without names, pull lists them."
@@ -307,7 +307,7 @@ def _conflict(name: str, url: str) -> Conflict:
 
 
 def _base_after(store: Store, theirs: Manifest, made: ImportResult, before: SyncBase) -> SyncBase:
-    """Our rows are not always exactly theirs: an import narrows permissions, and keeps what belongs to this machine."""
+    """The base after an import. Our rows may differ from theirs: permissions are narrowed, local values are kept."""
     dumps = [store.threads.dump(thread.id) for thread in made.threads]
     return before.followed_by(theirs.number, theirs.digest, to_lines(portable(dumps))[1])
 
