@@ -25,7 +25,7 @@ import forkserver
 from clew.testing.stage import MODEL, Stage
 
 COMMAND = [sys.executable, "-m", "clew.cli"]
-LASTING = Path(__file__).with_name("lasting.py")
+SMALL_DAEMON = Path(__file__).with_name("small_daemon.py")
 TIMEOUT_S = 120.0
 
 
@@ -41,7 +41,7 @@ class Done:
 
 
 class Cli:
-    """`clew` on a stage. Everything that it starts is ended with the test."""
+    """Runs `clew` on a stage. All processes that it starts are ended with the test."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
@@ -62,16 +62,16 @@ class Cli:
         return self._opened(forkserver.start(args, **self._options(cwd, stdin, **environ)))
 
     def in_script(self, *args: str) -> Any:
-        """A shell script that starts `clew …` in the background, prints its pid, and then how it ended."""
+        """Starts a shell script that runs `clew …` in the background and prints its pid, and later its exit status."""
         script = '"$@" & echo $!; wait $!; echo "ended $?"'
         command = ["bash", "-c", script, "script", *COMMAND, *args]
         options = self._options(None, subprocess.DEVNULL)
         return self._opened(subprocess.Popen(command, preexec_fn=forkserver.restore_sigint, **options))
 
     def daemon(self, *prompts: str, thread: str = "t") -> tuple[Any, list[str]]:
-        """Another process that executes runs as a daemon does, and the ids of the runs."""
+        """Starts another process that runs prompts as a daemon does. Returns the process and the ids of the runs."""
         options = self._options(None, subprocess.DEVNULL)
-        process = self._opened(forkserver.start([thread, *prompts], script=LASTING, **options))
+        process = self._opened(forkserver.start([thread, *prompts], script=SMALL_DAEMON, **options))
         ids = process.stdout.readline().decode().split()
         assert len(ids) == len(prompts), process.stderr.read().decode()
         return process, ids
@@ -86,7 +86,7 @@ class Cli:
 
     def _options(self, cwd: Path | None, stdin: int, **environ: str) -> dict[str, Any]:
         pipes = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        # Unbuffered: `communicate` would not find what `readline` had read beyond its line.
+        # Unbuffered, because `communicate` would not see what `readline` has read beyond its line.
         return {"env": self.environ(**environ), "cwd": cwd or self.stage.work, "bufsize": 0, **pipes}
 
     def _opened(self, process: Any) -> Any:
@@ -97,7 +97,7 @@ class Cli:
         return self._on_terminal(None, *args, **environ)
 
     def shell(self, script: str, **environ: str) -> Terminal:
-        """A shell command on a terminal; `clew` in it is the one under test."""
+        """Starts a shell command on a terminal, in which `clew` is the one under test."""
         ours = f'clew() {{ {shlex.join(COMMAND)} "$@"; }}'
         return self._on_terminal(["sh", "-c", f"{ours}\n{script}"], **environ)
 
@@ -147,7 +147,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def end(self) -> tuple[int, str]:
-        """Waits for the end; returns the exit code and what was shown last."""
+        """Waits for the end. Returns the exit code and the rest of the output."""
         deadline = time.monotonic() + TIMEOUT_S
         while self._read(deadline):
             pass
@@ -173,7 +173,7 @@ def _own_terminal() -> None:
 
 @pytest.fixture(scope="session")
 def cli_type() -> type[Cli]:
-    """For a fixture that outlives a test and closes what it makes."""
+    """The class, for a fixture that outlives a test and closes what it creates."""
     return Cli
 
 

@@ -1,4 +1,4 @@
-"""`clew ask` in a pipe: the answer on stdout, all else on stderr."""
+"""`clew ask` in a pipe: the answer on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_answer_alone_is_on_stdout_and_the_rest_on_stderr(both: Any) -> None
 
 
 @pytest.mark.always
-def test_continue_goes_on_in_this_directory_and_resumes(both: Any) -> None:
+def test_continue_resumes_the_thread_of_this_directory(both: Any) -> None:
     both.run("ask", "one")
     done = both.run("ask", "-c", "two")
 
@@ -62,12 +62,12 @@ def test_json_is_one_object_with_every_key(both: Any) -> None:
     assert both.run("ask", "--json", "-t", "named", "again").json["session_resumed"] is True
 
 
-def test_a_prompt_may_come_on_stdin(cli: Any) -> None:
+def test_a_prompt_may_come_from_stdin(cli: Any) -> None:
     assert cli.run("ask", stdin="from a pipe\n").out == "ack: from a pipe\n"
     assert cli.run("ask", "-", stdin="with a dash").out == "ack: with a dash\n"
 
 
-def test_a_named_thread_is_made_and_said_once(cli: Any) -> None:
+def test_a_named_thread_is_created_and_announced_once(cli: Any) -> None:
     assert "new thread: work" in cli.run("ask", "-t", "work", "one").err
     assert "new thread" not in cli.run("ask", "-t", "work", "two").err
 
@@ -81,8 +81,8 @@ def test_messages_of_one_answer_have_a_blank_line_between_them_as_in_the_stored_
     assert both.turns("t")[-1]["text"] + "\n" == done.out
 
 
-def test_text_that_was_not_streamed_is_printed_all_the_same(cli: Any) -> None:
-    """An agent without partial messages says whole ones only."""
+def test_text_that_was_not_streamed_is_still_printed(cli: Any) -> None:
+    """An agent without partial messages sends only complete ones."""
     launcher = cli.stage.binary
     launcher.write_text(
         launcher.read_text().replace(
@@ -94,7 +94,7 @@ def test_text_that_was_not_streamed_is_printed_all_the_same(cli: Any) -> None:
     assert cli.run("ask", "look").out == "Let me look.\n\nFound it.\n"
 
 
-def test_any_text_comes_out_as_it_is(cli: Any) -> None:
+def test_any_text_is_printed_unchanged(cli: Any) -> None:
     text = "ünï\tcödé 🧵 \x1b[31mred\x1b[0m\n\nend"
     cli.api.script.append(Text(text, chunks=7))
 
@@ -106,7 +106,7 @@ def test_a_large_answer_is_not_cut(cli: Any) -> None:
     assert len(cli.run("ask", "!big 1500000").out) == 1_500_001
 
 
-def test_instructions_stand_before_the_prompt(cli: Any, tmp_path: Any) -> None:
+def test_instructions_come_before_the_prompt(cli: Any, tmp_path: Any) -> None:
     rubric = tmp_path / "rubric.md"
     rubric.write_text("Answer in rhymes.")
 
@@ -139,7 +139,7 @@ def test_cwd_moves_an_existing_thread(cli: Any, tmp_path: Any) -> None:
     assert cli.run("ask", "-c", "three", cwd=elsewhere).err.startswith("continuing t\nresumed")
 
 
-def test_a_thread_of_another_directory_goes_on_where_it_was_made(cli: Any, tmp_path: Any) -> None:
+def test_a_thread_of_another_directory_continues_in_its_own_directory(cli: Any, tmp_path: Any) -> None:
     cli.run("ask", "-t", "t", "one")
 
     place, closing = cli.run("ask", "-t", "t", "two", cwd=tmp_path).err.splitlines()
@@ -148,7 +148,7 @@ def test_a_thread_of_another_directory_goes_on_where_it_was_made(cli: Any, tmp_p
     assert cli.run("threads", "show", "t", "--json").json["cwd"] == str(cli.stage.work)
 
 
-def test_an_emptied_session_is_told(both: Any) -> None:
+def test_an_emptied_session_is_reported(both: Any) -> None:
     both.run("ask", "-t", "t", "one")
     [session] = both.stage.session_files()
     session.write_bytes(b"")
@@ -159,7 +159,7 @@ def test_an_emptied_session_is_told(both: Any) -> None:
     assert "fresh: the session's file is gone" in done.err
 
 
-def test_an_overflow_is_told_as_what_it_is(cli: Any) -> None:
+def test_an_overflow_is_reported_as_such(cli: Any) -> None:
     cli.run("ask", "-t", "t", "one")
     cli.api.script.append(TooLong())
 
@@ -169,8 +169,8 @@ def test_an_overflow_is_told_as_what_it_is(cli: Any) -> None:
     assert "continuing with a fresh session and a transcript cut to fit" in done.err
 
 
-def test_text_that_is_withdrawn_is_not_glued_to_what_follows(cli: Any) -> None:
-    """The real agent does not always pass on what had come of a broken request; the scripted one does."""
+def test_withdrawn_text_is_separated_from_what_follows(cli: Any) -> None:
+    """The real agent does not always pass on the text of a broken request; the scripted agent does."""
     cli.api.script.extend([Cut("The first tr"), Text("The second try.", chunks=3)])
 
     done = cli.run("ask", "-t", "t", "go", CLAUDE_CODE_MAX_RETRIES="2")
@@ -223,7 +223,7 @@ def test_a_projects_own_settings_load_only_when_trusted(cli: Any) -> None:
     assert "warning: --trust project: " in cli.run("ask", "-t", "t", "three").err
 
 
-def test_what_a_crash_left_is_told(cli: Any) -> None:
+def test_what_a_crash_left_is_reported(cli: Any) -> None:
     process = cli.start("ask", "-t", "t", "!hang text so far", CLEW_FAULT="text_streamed")
     process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == -9

@@ -82,9 +82,9 @@ BAD = [
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, cli_type: Any) -> Iterator[Any]:
-    """A store with one thread in it: none of what follows changes it."""
-    folder = tmp_path_factory.mktemp("told")
+def cli_with_thread(tmp_path_factory: pytest.TempPathFactory, cli_type: Any) -> Iterator[Any]:
+    """The command line with one thread in its store. No test changes it."""
+    folder = tmp_path_factory.mktemp("cli_with_thread")
     with ModelApi() as api:
         cli = cli_type(Stage(folder, api, scripted_agent.install(folder / "agent")))
         cli.run("ask", "-t", "tales", "hello")
@@ -93,8 +93,8 @@ def told(tmp_path_factory: pytest.TempPathFactory, cli_type: Any) -> Iterator[An
 
 
 @pytest.mark.parametrize(("args", "words"), BAD)
-def test_one_line_and_a_hint(told: Any, args: list[str], words: str) -> None:
-    _is_refused(told.run(*args), words)
+def test_one_line_and_a_hint(cli_with_thread: Any, args: list[str], words: str) -> None:
+    _is_refused(cli_with_thread.run(*args), words)
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_a_bad_variable(cli: Any, variable: str, value: str) -> None:
     _is_refused(cli.run("ask", "x", **{variable: value}), value)
 
 
-def test_the_hint_names_the_command_that_was_called(told: Any) -> None:
-    assert "Try clew threads list --help." in told.run("threads", "list", "--limit").err
+def test_the_hint_names_the_command_that_was_called(cli_with_thread: Any) -> None:
+    assert "Try clew threads list --help." in cli_with_thread.run("threads", "list", "--limit").err
 
 
 def test_a_usage_error_is_an_object_with_json(cli: Any) -> None:
@@ -160,15 +160,15 @@ def test_a_usage_error_is_an_object_with_json(cli: Any) -> None:
 
 
 @pytest.mark.parametrize("named", [["-t", "tales"], ["-ttales"], ["--thread", "tales"], ["--thread=tales"]])
-def test_an_error_without_a_run_names_the_thread_that_was_given(told: Any, named: list[str]) -> None:
-    assert told.run("ask", "--json", *named, "").json["thread"] == "tales"
+def test_an_error_without_a_run_names_the_thread_that_was_given(cli_with_thread: Any, named: list[str]) -> None:
+    assert cli_with_thread.run("ask", "--json", *named, "").json["thread"] == "tales"
 
 
-def test_a_retry_without_a_run_names_its_thread(told: Any) -> None:
-    assert told.run("threads", "retry", "--json", "tales", "zzz").json["thread"] == "tales"
+def test_a_retry_without_a_run_names_its_thread(cli_with_thread: Any) -> None:
+    assert cli_with_thread.run("threads", "retry", "--json", "tales", "zzz").json["thread"] == "tales"
 
 
-def test_nothing_bad_makes_a_thread(cli: Any) -> None:
+def test_bad_input_creates_no_thread(cli: Any) -> None:
     for args in (["ask", ""], ["ask", "--agent", "hal", "x"], ["ask", "--cwd", "/nowhere/at/all", "x"]):
         cli.run(*args)
 

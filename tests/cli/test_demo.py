@@ -1,4 +1,4 @@
-"""`clew demo`: offline, nothing left behind, and its figures are measured."""
+"""`clew demo`: it works offline, leaves no files, and measures its numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_tour_resumes_edits_and_compares(both: Any, tmp_path: Any) -> None:
     assert tour["saved_share"] > 0
     assert list(scratch.iterdir()) == []
     assert not both.stage.clew_home.exists()
-    assert not both.api.requests  # it has its own
+    assert not both.api.requests  # the tour has its own model API
 
 
 def test_the_tour_reads_well_in_a_pipe(cli: Any) -> None:
@@ -51,7 +51,7 @@ def test_the_tour_reads_well_in_a_pipe(cli: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_tour_that_is_ended_leaves_nothing_behind(cli: Any, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_tour_that_is_stopped_leaves_nothing_behind(cli: Any, tmp_path: Path, number: signal.Signals) -> None:
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     process = cli.start("demo", TMPDIR=str(scratch))
@@ -64,8 +64,8 @@ def test_a_tour_that_is_ended_leaves_nothing_behind(cli: Any, tmp_path: Path, nu
     assert list(scratch.iterdir()) == []
 
 
-def test_without_a_claude_the_scripted_one_guides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert scripted_agent.VERSION  # imported before the path is taken away
+def test_without_the_claude_cli_the_scripted_agent_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert scripted_agent.VERSION  # imported before PATH is emptied
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "path", [])
 

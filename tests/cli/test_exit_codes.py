@@ -1,4 +1,4 @@
-"""Each way to end has an exit code of its own, one line of words and a hint; and nothing is left running."""
+"""Each way to end has its own exit code, one line of text and a hint; and no process is left running."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("prompt", "code", "name"), FAILURES)
-def test_a_failure_has_its_code(both: Any, prompt: str, code: int, name: str) -> None:
+def test_each_failure_has_its_exit_code(both: Any, prompt: str, code: int, name: str) -> None:
     done = both.run("ask", "-t", "t", "--json", prompt)
 
     assert done.code == code
@@ -58,7 +58,7 @@ def test_a_wrong_model_says_so_and_how_to_choose_another(both: Any) -> None:
     assert both.run("ask", "-t", "t", "--model", MODEL, "hello").code == 0
 
 
-def test_a_first_turn_that_is_too_long_was_no_failed_resume(both: Any) -> None:
+def test_a_first_turn_that_is_too_long_is_not_called_a_failed_resume(both: Any) -> None:
     done = both.run("ask", "-t", "t", "!toolong")
 
     assert done.code == 1
@@ -67,7 +67,7 @@ def test_a_first_turn_that_is_too_long_was_no_failed_resume(both: Any) -> None:
     assert len(both.stage.launches) == 1, "the same prompt would fit no better the second time"
 
 
-def test_a_limit_says_until_when(both: Any) -> None:
+def test_a_usage_limit_says_when_it_resets(both: Any) -> None:
     both.stage.account = SUBSCRIPTION
     resets_at = int(time.time()) + 3600
     done = both.run("ask", "-t", "t", "--json", f"!limit {resets_at}")
@@ -78,7 +78,7 @@ def test_a_limit_says_until_when(both: Any) -> None:
 
 
 @pytest.mark.rest
-def test_a_limit_is_waited_for_when_that_was_asked(both: Any) -> None:
+def test_wait_for_limit_waits_for_the_usage_limit(both: Any) -> None:
     both.stage.account = SUBSCRIPTION
     done = both.run("ask", "-t", "t", "--wait-for-limit", f"do it\n!limit {int(time.time()) + 2}")
 
@@ -97,7 +97,7 @@ def test_a_missing_agent_is_3_and_leaves_no_thread(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_a_time_out_is_6_and_keeps_what_was_said(both: Any) -> None:
+def test_a_time_out_is_6_and_keeps_the_partial_answer(both: Any) -> None:
     done = both.run("ask", "-t", "t", "--timeout", "20s", "!hang text so far")
 
     assert (done.code, done.out) == (6, "so far\n")
@@ -152,7 +152,7 @@ def test_a_second_ask_waits_visibly_and_then_answers(cli: Any) -> None:
     assert [turn["text"] for turn in cli.turns("t")][2:] == ["second", "ack: second"]
 
 
-def test_no_more_agents_than_allowed_and_the_wait_is_told(cli: Any) -> None:
+def test_no_more_agents_than_allowed_run_and_the_wait_is_shown(cli: Any) -> None:
     first = cli.start("ask", "-t", "one", "!hang start", CLEW_MAX_AGENTS="1")
     cli.api.wait_for_hanging(1)
     second = cli.start("ask", "-t", "two", "hello", CLEW_MAX_AGENTS="1")
@@ -166,12 +166,12 @@ def test_no_more_agents_than_allowed_and_the_wait_is_told(cli: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_stops_the_agent_gently_with_7(cli: Any, number: signal.Signals) -> None:
+def test_a_signal_stops_the_agent_gracefully_with_7(cli: Any, number: signal.Signals) -> None:
     _is_stopped(cli, number)
 
 
 @pytest.mark.real
-def test_ctrl_c_stops_the_real_agent_gently(real: Any, cli_on: Any) -> None:
+def test_ctrl_c_stops_the_real_agent_gracefully(real: Any, cli_on: Any) -> None:
     _is_stopped(cli_on(real), signal.SIGINT)
 
 
@@ -193,7 +193,7 @@ def _is_stopped(cli: Any, number: signal.Signals) -> None:
 @pytest.mark.parametrize(
     "command", [["ask", "!hang text so far"], ["jobs", "submit", "--wait", "!hang text so far"]], ids=["ask", "jobs"]
 )
-def test_sigint_is_heeded_in_the_background_of_a_script(cli: Any, command: list[str]) -> None:
+def test_sigint_stops_a_background_command_of_a_script(cli: Any, command: list[str]) -> None:
     """A shell without job control starts background commands with SIGINT ignored."""
     shell = cli.in_script(*command)
     pid = int(shell.stdout.readline())
@@ -233,7 +233,7 @@ def test_ctrl_c_while_waiting_for_the_thread_sends_nothing(cli: Any) -> None:
     assert len(cli.turns("t")) == 2
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(cli: Any) -> None:
+def test_a_closed_pipe_ends_it_quietly(cli: Any) -> None:
     process = cli.start("ask", "!slow 200 0.02")
     process.stdout.read(1)
     process.stdout.close()
@@ -261,7 +261,7 @@ def test_an_output_that_cannot_be_written_is_one_line(cli: Any, command: str) ->
 
 @pytest.fixture
 def broken_python(tmp_path: Path) -> str:
-    """A Python whose asyncio does not work: no error that anybody foresaw."""
+    """A Python whose asyncio does not work: an error that Clew does not expect."""
     folder = tmp_path / "broken"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(

@@ -1,4 +1,4 @@
-"""A forked `clew` is what `python -m clew` is: its words, its exit status, its signals, its surroundings."""
+"""A forked `clew` behaves like `python -m clew`: output, exit status, signals and environment."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plainly(words: list[str], **options: Any) -> subprocess.CompletedProcess[str
     ],
     ids=" ".join,
 )
-def test_it_says_the_same_and_ends_the_same(cli: Any, words: tuple[str, ...]) -> None:
+def test_its_output_and_its_exit_status_are_the_same(cli: Any, words: tuple[str, ...]) -> None:
     options = {"env": cli.environ(), "cwd": cli.stage.work, "stdin": subprocess.DEVNULL}
     plain = plainly(["-m", "clew", *words], **options)
     forked = forkserver.run(*words, **options)
@@ -50,7 +50,7 @@ def test_it_says_the_same_and_ends_the_same(cli: Any, words: tuple[str, ...]) ->
 
 @pytest.mark.parametrize("status", ["0", "3"])
 @pytest.mark.parametrize("session", [True, False])
-def test_a_program_finds_the_same_surroundings(tmp_path: Path, status: str, session: bool) -> None:
+def test_a_program_gets_the_same_environment(tmp_path: Path, status: str, session: bool) -> None:
     script, folder = tmp_path / "shows.py", tmp_path / "folder"
     script.write_text(SHOWS)
     folder.mkdir()
@@ -70,8 +70,8 @@ def test_what_it_raises_is_a_traceback_and_the_status_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [("work", "--until-idle"), ("demo", "--help"), ("doctor", "--json")], ids=" ".join)
-def test_a_new_interpreter_has_all_that_a_command_needs(cli: Any, words: tuple[str, ...]) -> None:
-    """The fork server has loaded more than that: an import that is missing shows here alone."""
+def test_a_new_interpreter_can_import_everything_that_a_command_needs(cli: Any, words: tuple[str, ...]) -> None:
+    """The fork server has loaded more than a command does, so only this test shows a missing import."""
     done = plainly(["-m", "clew", *words], env=cli.environ(), cwd=cli.stage.work, stdin=subprocess.DEVNULL)
     assert "Traceback" not in done.stderr
     assert done.returncode == 0, done.stderr
@@ -91,7 +91,7 @@ def test_a_signal_ends_it_as_it_ends_any_process(tmp_path: Path, number: signal.
         assert process.wait(60) == -number
 
 
-def test_whoever_looks_while_another_waits_does_not_take_its_status(tmp_path: Path) -> None:
+def test_polling_while_another_thread_waits_does_not_take_the_exit_status(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text("raise SystemExit(3)")
     for _ in range(20):

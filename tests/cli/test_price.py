@@ -1,4 +1,4 @@
-"""A run whose agent reports no price: what it cost is not known, and must not look free."""
+"""A run whose agent reports no price: its cost is unknown, and must not look like zero."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clew.core.costs.usage import Usage
 USED = Usage(10, 5, 0, 0)
 
 
-def test_nothing_with_tokens_used_is_no_price() -> None:
+def test_a_cost_of_zero_with_tokens_used_is_no_price() -> None:
     assert price(0.0, used=True) == "no price"
     assert price(0.0, used=False) == "-"
     assert price(0.5, used=True) == "$0.5000"
@@ -29,7 +29,7 @@ def test_the_closing_line_says_so() -> None:
     assert closing_line(reply) == "resumed · 15 tokens (0 cached) · no price"
 
 
-def test_stats_say_how_many(capsys: pytest.CaptureFixture[str]) -> None:
+def test_stats_count_the_runs_without_a_price(capsys: pytest.CaptureFixture[str]) -> None:
     _show(Savings(runs=3, resumed=3, usage=USED, cost_usd=0.25, unpriced_runs=2))
     shown = capsys.readouterr().out
     assert re.search(r"\$0\.2500  as the agents report it\n +no price  for 2 runs: ", shown)

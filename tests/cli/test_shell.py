@@ -1,4 +1,4 @@
-"""In a shell's pipe, with a person at the terminal all the same."""
+"""`clew` in a pipe of a shell, with a user at the terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOUCH = '!tool Bash {"command": "touch made"}'
 
 
 @pytest.mark.rest
-def test_what_a_pipe_brings_to_the_terminal_is_not_painted_over(cli: Any) -> None:
+def test_the_status_line_does_not_overwrite_what_a_pipe_prints(cli: Any) -> None:
     terminal = cli.shell("clew ask '!slow 20 0.1' | cat")
 
     terminal.read_until(r"w0 ")
@@ -26,7 +26,7 @@ def test_what_a_pipe_brings_to_the_terminal_is_not_painted_over(cli: Any) -> Non
 
 
 @pytest.mark.rest
-def test_a_tool_after_the_first_words_does_not_bring_the_status_back_into_a_pipe(cli: Any) -> None:
+def test_a_tool_call_after_the_first_words_does_not_show_the_status_line_again(cli: Any) -> None:
     cli.api.script.extend([ToolUse("Bash", {"command": "sleep 1"}, text="Let me look."), Text("Found it.")])
     terminal = cli.shell("clew ask --permissions all go | cat")
 
@@ -40,7 +40,7 @@ def test_a_tool_after_the_first_words_does_not_bring_the_status_back_into_a_pipe
 
 
 @pytest.mark.rest
-def test_into_a_file_the_status_stays(cli: Any) -> None:
+def test_with_output_to_a_file_the_status_line_stays(cli: Any) -> None:
     terminal = cli.shell("clew ask '!slow 25 0.1' > out")
 
     terminal.read_until(r"[1-9]s ")
@@ -48,7 +48,7 @@ def test_into_a_file_the_status_stays(cli: Any) -> None:
     assert (cli.stage.work / "out").read_text().endswith("w24\n")
 
 
-def test_a_prompt_from_a_pipe_leaves_the_person_to_be_asked(both: Any) -> None:
+def test_with_a_prompt_from_a_pipe_the_user_is_still_asked(both: Any) -> None:
     terminal = both.shell(f"printf %s {shlex.quote(TOUCH)} | clew ask")
 
     terminal.read_until(r"Allow it\? .*: ")

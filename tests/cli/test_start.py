@@ -1,4 +1,4 @@
-"""Starting up: helps, laziness, completion, the reference and the version."""
+"""Start-up: help texts, lazy imports, completion, the reference and the version."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEAVY = (
     "tomllib",
 )
 
-# A turn in a pipe: nobody is asked, nothing failed, no other surface, host or agent has a part in it.
+# In a pipe, a turn that succeeds asks nobody and uses no other surface, host or agent.
 NOT_FOR_A_TURN = {
     *("rich", "ssl", "tomllib", "clew.core.spelling", "tempfile", "shutil", "random", "psutil", "http", "email"),
     *(
@@ -50,11 +50,11 @@ NOT_FOR_A_TURN = {
     ),
     *(f"clew.hosts.{host}" for host in ("branching", "hooks", "jobs", "pairs", "reviews", "transfer")),
 }
-OWN_MODULES = 105  # of a turn. One more takes 0.1 to 0.5 ms of every answer: let it be worth that
+OWN_MODULES = 105  # of a turn. Each further module adds 0.1 to 0.5 ms to every answer
 
 
 def modules_after(args: list[str], **options: Any) -> set[str]:
-    """What a process that ran the command has imported."""
+    """The modules that a process has imported after it ran the command."""
     code = f"import sys; from clew.cli.main import main; main({args!r}); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, **options)
     return set(done.stderr.split())
@@ -102,7 +102,7 @@ def test_the_help_of_a_command_loads_neither_the_client_nor_rich(command: str) -
 
 
 def has_code(name: str) -> bool:
-    """False for a package of which the `__init__` holds a docstring alone: it costs nothing to speak of."""
+    """False for a package whose `__init__` holds only a docstring: importing it takes hardly any time."""
     path = Path(clew.__file__).parent.joinpath(*name.split(".")[1:])
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     return len(ast.parse(file.read_text()).body) > 1

@@ -1,4 +1,4 @@
-"""`clew stats`, and the sums behind it."""
+"""`clew stats`, and the totals behind it."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ def test_a_run_without_an_estimate_counts_with_what_it_cost_in_the_total_and_by_
     ]
 
 
-def test_nothing_sums_to_nothing() -> None:
+def test_no_runs_have_a_total_of_zero() -> None:
     sums = total_savings([])
 
     assert (sums.runs, sums.resume_rate, sums.saved_share) == (0, None, None)
 
 
-def test_what_it_would_have_cost_otherwise_is_said_in_three_lines_at_most() -> None:
+def test_the_estimates_are_at_most_three_lines() -> None:
     [_, (saved, words), plain] = estimate(total_savings([row()]))
     assert (saved, words) == (3.0, "saved by resuming, 75% (estimate)")
     assert plain == (1.5, "with a plain --resume every turn (estimate)")
@@ -79,7 +79,7 @@ def test_what_it_would_have_cost_otherwise_is_said_in_three_lines_at_most() -> N
     dear = row(cost_usd=4.5, estimated_cost_usd=4.5, plain_resume_cost_usd=4.5)
     [_, (lost, words), plain] = estimate(total_savings([dear]))
     assert (lost, words) == (0.5, "more than the transcript would have cost (estimate)")
-    assert plain[0] == 1.5, "cheaper than Clew, and told as it is"
+    assert plain[0] == 1.5, "cheaper than Clew, and shown as such"
 
     same = row(estimate_usd=1.0, plain_resume_usd=1.0)
     assert estimate(total_savings([same])) == []

@@ -72,7 +72,7 @@ async def test_a_review_and_its_follow_up_with_progress_and_structured_results(s
         assert [(each["review_id"], each["open"]) for each in listed["reviews"]] == [(first["review_id"], 0)]
 
 
-async def test_a_conversation_goes_on_in_a_named_thread(stage: Stage) -> None:
+async def test_a_conversation_continues_in_a_named_thread(stage: Stage) -> None:
     async with server(stage, stage.work) as client:
         first = content(await client.call_tool("ask", {"prompt": "one", "thread": "talk"}))
         assert (first["text"], first["reason"], first["warnings"]) == ("ack: one", "first_turn", [])
@@ -84,7 +84,7 @@ async def test_a_conversation_goes_on_in_a_named_thread(stage: Stage) -> None:
         assert [(each["name"], each["kind"]) for each in threads] == [("talk", "chat")]
 
 
-async def test_what_goes_wrong_is_said_in_a_line(scripted: Stage) -> None:
+async def test_an_error_is_one_line(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     outside = repository(scripted.folder / "outside")
     async with scripted.open() as clew:
@@ -115,7 +115,7 @@ async def test_what_goes_wrong_is_said_in_a_line(scripted: Stage) -> None:
     assert scripted.launches == []
 
 
-async def test_whoever_starts_it_can_allow_more(scripted: Stage) -> None:
+async def test_more_permissions_can_be_given_at_the_start(scripted: Stage) -> None:
     outside = scripted.folder / "outside"
     outside.mkdir()
     async with server(scripted, scripted.work, "--root", str(outside), "--permissions", "edits") as client:
@@ -126,7 +126,7 @@ async def test_whoever_starts_it_can_allow_more(scripted: Stage) -> None:
     assert (record.permissions, record.trust, record.cwd) == ("edits", "user", str(outside))
 
 
-async def test_a_call_that_is_given_up_stops_what_it_started(scripted: Stage) -> None:
+async def test_a_cancelled_call_stops_its_agent(scripted: Stage) -> None:
     async with server(scripted, scripted.work) as client:
         call = asyncio.create_task(client.call_tool("ask", {"prompt": "!slow 4000 0.05", "thread": "long"}))
         async with scripted.open() as clew, asyncio.timeout(60):
@@ -141,8 +141,8 @@ async def test_a_call_that_is_given_up_stops_what_it_started(scripted: Stage) ->
         assert content(await client.call_tool("ask", {"prompt": "still there?"}))["text"] == "ack: still there?"
 
 
-async def test_a_caller_hears_of_a_silent_agent_again_and_again(scripted: Stage) -> None:
-    """Ten seconds are made a twentieth of one: nothing else is waited for."""
+async def test_a_caller_gets_progress_while_the_agent_is_silent(scripted: Stage) -> None:
+    """The ten seconds between two progress messages are shortened to a twentieth of a second."""
     assert STILL_THERE_S <= 10
     every_s = STILL_THERE_S / 200
     repo = repository(scripted.work / "repo")
@@ -173,8 +173,8 @@ async def test_a_caller_hears_of_a_silent_agent_again_and_again(scripted: Stage)
                     await asyncio.sleep(0.05)
 
 
-async def test_a_question_in_a_reviews_own_thread_is_one_turn_of_it(scripted: Stage) -> None:
-    """As with clew ask: the reviewer answers in its session, may still only read, and the next round is as ever."""
+async def test_asking_in_the_thread_of_a_review_adds_a_turn(scripted: Stage) -> None:
+    """As with clew ask, the reviewer answers in its session and may only read. The next round is not affected."""
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("def a():\n    return 3\n")
     fixed = answer(earlier=[{"id": "F1", "state": "fixed"}])

@@ -26,7 +26,7 @@ PAGE = "hooks.md"
 
 @pytest.fixture
 def set_up(cli: Any) -> Any:
-    """As the page describes: clew.toml, a clone, the skills, and the files that its commands name."""
+    """Sets up what the page describes: clew.toml, a clone, the skills, and the files that its commands name."""
     stage = cli.stage
     stage.clew_home.mkdir(mode=0o700)
     [(_, settings)] = blocks(page(PAGE), "toml")
@@ -73,7 +73,7 @@ def test_every_command_line_of_the_page_works(set_up: Any) -> None:
             assert done.out == "boss:charles/peon:4: dropped\n"
 
 
-def test_the_tables_name_what_there_is() -> None:
+def test_the_tables_match_the_code() -> None:
     text = page(PAGE)
     rules = section(text, "Rules")
     assert {name for name in cells(rules) if name in fields_of(Rule)} == {*fields_of(Rule)} - {"agent"}
@@ -98,13 +98,13 @@ def test_every_variable_of_a_template_is_documented(set_up: Any) -> None:
 
     event = HookEvent(Forge.GITEA, "d", "issue.opened", "charles/peon", 4, "alice")
     variables = Skills(settings)._variables(boss, event, Match(settings.rules[0]), "mark")
-    told = set(re.findall(r"`(\w+)`", "".join(row.split(" | ")[0] for row in _rows(section(page(PAGE), "Skills")))))
-    assert set(variables) <= told
+    printed = set(re.findall(r"`(\w+)`", "".join(row.split(" | ")[0] for row in _rows(section(page(PAGE), "Skills")))))
+    assert set(variables) <= printed
 
 
 def test_the_documented_meanings_are_those_of_the_fences_and_the_skills() -> None:
-    told = section(page(PAGE), "What the agent makes of a text")
-    assert set(re.findall(r"^\| `<<<(\w+)", told, re.MULTILINE)) == {*Meaning}
+    printed = section(page(PAGE), "What the agent makes of a text")
+    assert set(re.findall(r"^\| `<<<(\w+)", printed, re.MULTILINE)) == {*Meaning}
     [(_, example)] = blocks(page(PAGE), "jinja")
     for form in ("full", "delta"):
         lines = (DOCS / "skills" / "boss" / f"default.{form}.md").read_text().splitlines()

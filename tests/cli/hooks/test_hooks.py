@@ -1,4 +1,4 @@
-"""`clew hooks`: a dry run shows which agent an event would wake; then it is fired, and listed."""
+"""`clew hooks`: a dry run shows which agent an event would wake. Events are fired and listed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def payload(folder: Path, name: str, **changes: Any) -> str:
 
 
 def unmarked(prompt: str) -> str:
-    """Without the marks of the fences, which are random."""
+    """The text without the random marks of its fences."""
     return re.sub(r"\b[0-9a-f]{16}\b", "MARK", prompt)
 
 
@@ -68,7 +68,7 @@ def test_check_lists_what_is_fine_and_no_secrets(cli: Any, project: HookProject)
         assert "hush" not in text and TOKEN not in text
 
 
-def test_check_finds_all_that_would_fail_a_line_each(cli: Any, project: HookProject) -> None:
+def test_check_reports_each_problem_on_a_line_of_its_own(cli: Any, project: HookProject) -> None:
     skills = project.stage.clew_home / "skills"
     (skills / "boss" / "default.delta.md").unlink()
     (skills / "boss" / "issue.opened.delta.md").write_text("{{ nonsense }}")
@@ -101,7 +101,7 @@ def test_check_names_the_place_of_a_broken_setting(cli: Any, project: HookProjec
     assert cli.run("threads", "list").code == 0, "other commands are not affected"
 
 
-def test_check_warns_of_tools_that_an_agent_does_not_ask_for(cli: Any, project: HookProject) -> None:
+def test_check_warns_about_allowed_tools_that_have_no_effect(cli: Any, project: HookProject) -> None:
     boss = '[hooks.agents.boss]\nagent = "codex"\nallowed_tools = ["Bash"]\n'
     project.write(SETTINGS.replace("[hooks.agents.boss]\n", boss))
     done = cli.run("hooks", "check", "--json")
@@ -119,7 +119,7 @@ def test_check_without_settings_says_that_there_are_none(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_a_dry_run_shows_the_very_prompt_and_changes_nothing(both: Any) -> None:
+def test_a_dry_run_shows_the_exact_prompt_and_changes_nothing(both: Any) -> None:
     project = HookProject(both.stage)
     opened = own(both.stage.folder, kind="issue.opened")
     asked = own(both.stage.folder, "asked.json", kind="issue.commented", text="Any news?")
@@ -144,7 +144,7 @@ def test_a_dry_run_shows_the_very_prompt_and_changes_nothing(both: Any) -> None:
 
 
 @pytest.mark.rest
-def test_a_dry_run_of_a_lost_session_shows_the_whole_skill_and_what_was_said_before(both: Any) -> None:
+def test_a_dry_run_of_a_lost_session_shows_the_whole_skill_and_the_transcript(both: Any) -> None:
     HookProject(both.stage)
     assert both.run("hooks", "fire", own(both.stage.folder), "--wait").code == 0
     for file in both.stage.session_files():
@@ -212,7 +212,7 @@ def test_an_ignored_event_has_a_reason(cli: Any, project: HookProject, change: d
         ('{"kind": "issue.opened", "repo": "a/b", "actor": "a", "number": 1, "body": 7}', "body is not a text"),
     ],
 )
-def test_a_file_that_is_no_event_is_refused_in_one_line(
+def test_a_file_that_is_not_an_event_is_refused_in_one_line(
     cli: Any, project: HookProject, content: str, says: str
 ) -> None:
     path = cli.stage.folder / "event.json"
@@ -224,7 +224,7 @@ def test_a_file_that_is_no_event_is_refused_in_one_line(
 
 
 @pytest.mark.rest
-def test_without_waiting_it_is_left_to_a_worker(cli: Any, project: HookProject) -> None:
+def test_without_wait_a_worker_handles_the_event(cli: Any, project: HookProject) -> None:
     fired = cli.run("hooks", "fire", own(cli.stage.folder))
     assert fired.code == 0
     assert "no worker is alive" in fired.err
@@ -251,14 +251,14 @@ def test_fire_with_wait_posts_the_final_answer(cli: Any) -> None:
         url = f'[hooks.forges.gitea]\nurl = "{forge.url}"\n'
         HookProject(cli.stage, SETTINGS.replace('"branch.pushed"]', '"branch.pushed"]\ncomment = true') + url)
         forge.permissions["bob"] = "write"
-        cli.api.default = Text("It is mended.")
+        cli.api.default = Text("It is fixed.")
         file = own(cli.stage.folder, actor="bob")
         shown = cli.run("hooks", "fire", file, "--dry-run", CLEW_GITEA_TOKEN=TOKEN)
         assert "then     its final answer is posted as a comment" in shown.out
         assert forge.comments == []
         done = cli.run("hooks", "fire", file, "--wait", CLEW_GITEA_TOKEN=TOKEN)
-        assert (done.code, done.out) == (0, "It is mended.\n"), done.err
-        assert [(number, text.split("\n")[0]) for number, text in forge.comments] == [(4, "It is mended.")]
+        assert (done.code, done.out) == (0, "It is fixed.\n"), done.err
+        assert [(number, text.split("\n")[0]) for number, text in forge.comments] == [(4, "It is fixed.")]
         forge.closed.add(4)
         [swept] = cli.run("hooks", "sweep", "--json", CLEW_GITEA_TOKEN=TOKEN).json
         assert (swept["key"], swept["why"]) == (KEY, "it is closed")
@@ -285,7 +285,7 @@ def test_fire_waits_for_a_worker_that_is_alive(cli: Any, project: HookProject, a
         assert done.out.strip() == job["result"]
 
 
-def test_a_job_that_failed_is_the_exit_code(cli: Any, project: HookProject) -> None:
+def test_the_exit_code_is_that_of_the_failed_job(cli: Any, project: HookProject) -> None:
     cli.api.default = Fail(401, "authentication_error", "invalid x-api-key", FINAL)
     done = cli.run("hooks", "fire", own(cli.stage.folder), "--wait", "--json")
     assert (done.code, done.json["jobs"][0]["status"]) == (4, "blocked")
@@ -308,8 +308,8 @@ def test_sessions_are_listed_reset_and_swept(cli: Any, project: HookProject) -> 
 
     assert cli.run("hooks", "sweep", "--json").json == []
     project.write(SETTINGS.replace("[hooks.agents.boss]", '[hooks]\nsweep_age = "0.001s"\n\n[hooks.agents.boss]'))
-    [told] = cli.run("hooks", "sweep", "--dry-run", "--json").json
-    assert (told["key"], told["why"], told["tree"]) == (KEY, "unused for too long", None)
+    [printed] = cli.run("hooks", "sweep", "--dry-run", "--json").json
+    assert (printed["key"], printed["why"], printed["tree"]) == (KEY, "unused for too long", None)
     assert len(cli.run("hooks", "sessions", "--json").json) == 1
     swept = cli.run("hooks", "sweep")
     assert KEY in swept.out and "1 session dropped" in swept.err
@@ -318,7 +318,7 @@ def test_sessions_are_listed_reset_and_swept(cli: Any, project: HookProject) -> 
 
 
 @pytest.mark.rest
-def test_a_sweep_tells_sessions_from_work_trees_that_are_left(cli: Any, project: HookProject) -> None:
+def test_a_sweep_counts_sessions_and_orphaned_work_trees_separately(cli: Any, project: HookProject) -> None:
     for number in (4, 5):
         cli.run("hooks", "fire", own(cli.stage.folder, number=number), "--wait")
     cli.run("hooks", "reset", KEY)
@@ -329,7 +329,7 @@ def test_a_sweep_tells_sessions_from_work_trees_that_are_left(cli: Any, project:
 
 
 @pytest.mark.rest
-def test_what_was_declined_names_the_settings_that_would_allow_it(cli: Any, project: HookProject) -> None:
+def test_a_declined_tool_call_names_the_settings_that_would_allow_it(cli: Any, project: HookProject) -> None:
     cli.api.script.extend([ToolUse("Bash", {"command": "make test"}), Text("I may not.")])
     cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
     [job] = cli.run("jobs", "list", "--json").json
@@ -403,13 +403,13 @@ def test_an_old_session_is_adopted_from_its_file_and_resumed(both: Any) -> None:
     fired = both.run("hooks", "fire", asked, "--wait", "--json")
     assert fired.code == 0, fired.err
     assert (fired.json["jobs"][0]["reason"], both.stage.launches[-1].resumes) == (None, session)
-    told = [text for role, text in both.stage.shown if role == "user"]
-    assert told[0] == "The old skill: you are the boss of OMEGA."
-    assert told[-1].startswith("DELTA issue.commented #4") and "SKILL" not in "".join(told)
+    printed = [text for role, text in both.stage.shown if role == "user"]
+    assert printed[0] == "The old skill: you are the boss of OMEGA."
+    assert printed[-1].startswith("DELTA issue.commented #4") and "SKILL" not in "".join(printed)
 
 
 @pytest.mark.rest
-def test_a_session_that_is_there_is_kept_unless_it_is_to_be_replaced(cli: Any, project: HookProject) -> None:
+def test_an_existing_session_is_kept_unless_replace_is_given(cli: Any, project: HookProject) -> None:
     cli.run("hooks", "fire", own(cli.stage.folder), "--wait")
     [mine] = cli.run("hooks", "sessions", "--json").json
     other = in_the_plain_cli(cli.stage, cli.stage.work, "Another one.")
@@ -423,7 +423,7 @@ def test_a_session_that_is_there_is_kept_unless_it_is_to_be_replaced(cli: Any, p
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '"x"', ""])
-def test_a_file_that_is_no_sessions_file_is_refused(cli: Any, project: HookProject, content: str) -> None:
+def test_a_file_that_is_not_a_sessions_file_is_refused(cli: Any, project: HookProject, content: str) -> None:
     path = cli.stage.folder / "sessions.json"
     path.write_text(content)
     done = cli.run("hooks", "import-sessions", str(path))

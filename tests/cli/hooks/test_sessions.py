@@ -1,4 +1,4 @@
-"""Sessions by key are safe: many processes at once lose nothing, and one that is killed leaves nothing half done."""
+"""Sessions by key: concurrent processes lose no entry, and a killed process leaves no partial change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reviews.test_import import in_the_plain_cli
 PROCESSES, EACH = 8, 12
 KEY = clew.session_key("boss", REPO, 4)
 
-# Sets the sessions that its command line names, KEY=ID, and prints each.
+# Sets the sessions that its command line names as KEY=ID, and prints each key.
 SETTER = """
 import asyncio, sys, clew
 async def main():
@@ -30,7 +30,7 @@ async def main():
 asyncio.run(main())
 """
 
-# The same, but it is killed with kill -9 when the transaction asks for its n-th id.
+# Sets one session, and kills itself with kill -9 when the transaction asks for its n-th id.
 DYING = """
 import asyncio, os, signal, sys, clew
 from clew.engine.settings import new_id
@@ -81,14 +81,14 @@ def setters(project: HookProject) -> Iterator[list[subprocess.Popen[str]]]:
 
 
 @pytest.mark.rest
-async def test_sets_from_eight_processes_lose_no_entry(
+async def test_eight_processes_set_sessions_and_no_entry_is_lost(
     project: HookProject, setters: list[subprocess.Popen[str]]
 ) -> None:
     ids = sessions(project.stage, PROCESSES * EACH)
     wanted = {clew.session_key("boss", REPO, number): session for number, session in enumerate(ids, 1)}
     pairs = [f"{key}={session}" for key, session in wanted.items()]
     async with project.open():
-        pass  # the database is made
+        pass  # creates the database
     setters += [start(project.stage, SETTER, *pairs[place::PROCESSES]) for place in range(PROCESSES)]
     for process in setters:
         out, err = process.communicate(timeout=90)
@@ -122,25 +122,25 @@ async def test_a_kill_during_a_write_leaves_the_old_session(project: HookProject
 
 
 @pytest.mark.rest
-async def test_what_was_reported_as_set_survives_a_kill(
+async def test_a_session_that_was_reported_as_set_survives_a_kill(
     project: HookProject, setters: list[subprocess.Popen[str]]
 ) -> None:
     ids = sessions(project.stage, 24)
     keys = [clew.session_key("boss", REPO, number) for number in range(1, len(ids) + 1)]
-    told: list[str] = []
+    printed: list[str] = []
     for killed_after in (1, 3, 2):
-        left = [pair for pair in zip(keys, ids, strict=True) if pair[0] not in told]
+        left = [pair for pair in zip(keys, ids, strict=True) if pair[0] not in printed]
         process = start(project.stage, SETTER, *(f"{key}={session}" for key, session in left))
         setters.append(process)
         assert process.stdout is not None
-        told += [process.stdout.readline().strip() for _ in range(killed_after)]
+        printed += [process.stdout.readline().strip() for _ in range(killed_after)]
         process.kill()
-        told += process.stdout.read().split()
-    assert len(told) >= 6
+        printed += process.stdout.read().split()
+    assert len(printed) >= 6
     async with project.open() as client:
         listed = {each.key.key: each.session_id for each in await client.hooks.sessions.list()}
     expected = dict(zip(keys, ids, strict=True))
-    assert set(told) <= set(listed)
+    assert set(printed) <= set(listed)
     assert all(expected[key] == session for key, session in listed.items()), "each is stored completely, or not at all"
 
 

@@ -1,4 +1,4 @@
-"""`clew jobs`: submitted, watched, retried and cancelled from the command line; carried out in place."""
+"""`clew jobs`: jobs are submitted, watched, retried, cancelled and run in place from the command line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from conftest import make_stage
 
 ODD_TIMES = (1e18, 1e300, float("inf"), 253402300800.0, 253402300799.9999, -1e18, float("-inf"), float("nan"))
 
-KEYS = {"id", "status", "runs", "resume_count", "session_id", "reason", "result", "error"}  # of every --json
+KEYS = {"id", "status", "runs", "resume_count", "session_id", "reason", "result", "error"}  # the keys of every --json
 
 
 def job_of(cli: Any, job: str) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def until(cli: Any, job: str, status: str) -> dict[str, Any]:
     return shown
 
 
-def test_a_submitted_job_is_queued_and_says_that_nobody_is_there(cli: Any) -> None:
+def test_a_submitted_job_is_queued_and_says_that_no_worker_is_alive(cli: Any) -> None:
     done = cli.run("jobs", "submit", "!say done")
 
     assert done.code == 0
@@ -79,16 +79,16 @@ def test_the_prompt_may_come_from_stdin(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_a_time_out_is_followed_by_a_resumed_run_and_both_are_told(both: Any) -> None:
+def test_a_time_out_is_followed_by_a_resumed_run_and_both_are_shown(both: Any) -> None:
     done = both.run("jobs", "submit", "--wait", "--json", "--timeout", "20s", "!slow 1000 0.05")
 
     assert done.code == 0, done.err
     job = done.json
     assert (job["status"], job["runs"], job["resume_count"]) == ("succeeded", 2, 1)
     assert job["session_id"] == both.stage.launches[-1].resumes
-    told = done.err.splitlines()
-    assert any(line.startswith("run 1: timed out after ") for line in told)
-    assert "run 2: resumed" in told
+    printed = done.err.splitlines()
+    assert any(line.startswith("run 1: timed out after ") for line in printed)
+    assert "run 2: resumed" in printed
     logs = both.run("jobs", "logs", job["id"])
     assert logs.out.count("── run ") == 2
     assert "w0 w1 w2" in logs.out
@@ -104,10 +104,10 @@ def test_show_lists_the_last_markers_and_json_all_of_them(both: Any) -> None:
     assert [each["text"] for each in shown["markers"]][:11] == [f"Step {number}." for number in range(1, 12)]
     assert {each["run_id"] for each in shown["markers"]} == {shown["run_id"]}
     assert len(shown["markers"]) == 12, "the answer is the last"
-    told = both.run("jobs", "show", "latest").out
-    assert "markers    2 earlier" in told
-    assert re.search(r"^marker 3 +run 1 · .* · Step 3\.$", told, re.MULTILINE), told
-    assert "marker 2 " not in told
+    printed = both.run("jobs", "show", "latest").out
+    assert "markers    2 earlier" in printed
+    assert re.search(r"^marker 3 +run 1 · .* · Step 3\.$", printed, re.MULTILINE), printed
+    assert "marker 2 " not in printed
     watched = both.run("jobs", "watch", "latest")
     assert (watched.code, watched.out) == (0, f"{shown['result']}\n")
 
@@ -137,7 +137,7 @@ def test_the_exit_code_says_what_ended_the_job(
 
 
 @pytest.mark.parametrize("missing", ["claude", "codex"])
-def test_where_the_agent_is_not_installed_nothing_is_submitted_to_run_here(cli: Any, missing: str) -> None:
+def test_without_the_agent_no_job_is_submitted_to_run_in_place(cli: Any, missing: str) -> None:
     nowhere = {f"CLEW_{missing.upper()}_PATH": "/nowhere"}
     done = cli.run("jobs", "submit", "--wait", "--json", "--agent", missing, "x", **nowhere)
 
@@ -176,7 +176,7 @@ def test_every_json_is_the_job(cli: Any) -> None:
 
 @pytest.fixture
 def codex(tmp_path: Path, api: ModelApi, cli_on: Callable[[Stage], Any]) -> Iterator[Any]:
-    """With the real Codex."""
+    """The command line with the real Codex."""
     with make_stage("scripted", tmp_path, api, codex=True) as stage:
         yield cli_on(stage)
 
@@ -207,7 +207,7 @@ def test_a_blocked_job_is_retried_in_its_session(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_a_fresh_retry_begins_with_the_prompt(cli: Any) -> None:
+def test_a_fresh_retry_starts_with_the_prompt(cli: Any) -> None:
     failed = cli.run("jobs", "submit", "--wait", "--json", "--deadline", "2s", "!hang text so far").json
     cli.api.release()
 
@@ -217,7 +217,7 @@ def test_a_fresh_retry_begins_with_the_prompt(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_jobs_of_one_key_run_one_after_the_other_also_in_place(cli: Any) -> None:
+def test_jobs_of_one_key_run_one_after_the_other_even_in_place(cli: Any) -> None:
     first = submitted(cli, "--key", "k", "!say one")
 
     done = cli.run("jobs", "submit", "--key", "k", "--wait", "!say two")
@@ -250,7 +250,7 @@ def test_watch_follows_another_process_over_all_runs(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_ctrl_c_stops_the_watching_and_not_the_job(cli: Any) -> None:
+def test_ctrl_c_stops_watching_and_not_the_job(cli: Any) -> None:
     carrying = cli.start("jobs", "submit", "--wait", "!hang text so far")
     cli.api.wait_for_hanging(1)
     [job] = cli.run("jobs", "list", "--json").json
@@ -268,7 +268,7 @@ def test_ctrl_c_stops_the_watching_and_not_the_job(cli: Any) -> None:
     assert carrying.wait(TIMEOUT_S) == 0
 
 
-def test_ctrl_c_hands_a_job_back_that_ran_in_place(cli: Any) -> None:
+def test_ctrl_c_returns_a_job_that_ran_in_place_to_the_queue(cli: Any) -> None:
     carrying = cli.start("jobs", "submit", "--wait", "!hang text so far")
     cli.api.wait_for_hanging(1)
 
@@ -282,7 +282,7 @@ def test_ctrl_c_hands_a_job_back_that_ran_in_place(cli: Any) -> None:
     assert not cli.stage.processes()
 
 
-def test_a_running_job_is_cancelled_with_all_that_it_started(cli: Any) -> None:
+def test_a_running_job_is_cancelled_with_its_processes(cli: Any) -> None:
     prompt = '!tool Bash {"command": "sleep 600"}'
     carrying = cli.start("jobs", "submit", "--wait", "--permissions", "all", prompt)
     cli.api.wait_for_requests(1)
@@ -298,7 +298,7 @@ def test_a_running_job_is_cancelled_with_all_that_it_started(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_files_that_somebody_changed_are_a_conflict_with_two_ways_out(cli: Any) -> None:
+def test_changed_files_are_a_conflict_that_restore_or_keep_resolves(cli: Any) -> None:
     work = cli.stage.work
     for command in (
         ["init", "-q"],
@@ -321,7 +321,7 @@ def test_files_that_somebody_changed_are_a_conflict_with_two_ways_out(cli: Any) 
 
 
 @pytest.mark.rest
-def test_restore_puts_the_checkpoint_back(cli: Any) -> None:
+def test_restore_restores_the_checkpoint(cli: Any) -> None:
     work = cli.stage.work
     for command in (
         ["init", "-q"],
@@ -340,7 +340,7 @@ def test_restore_puts_the_checkpoint_back(cli: Any) -> None:
     assert (work / "mine.txt").read_text() == "before"
 
 
-def test_a_delayed_job_begins_later_and_a_deadline_may_be_a_time(cli: Any) -> None:
+def test_a_delayed_job_starts_later_and_a_deadline_may_be_a_time(cli: Any) -> None:
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     job = job_of(cli, submitted(cli, "--delay", "1h", "--deadline", tomorrow.isoformat(timespec="seconds"), "x"))
 
@@ -351,7 +351,7 @@ def test_a_delayed_job_begins_later_and_a_deadline_may_be_a_time(cli: Any) -> No
     assert datetime.now(UTC) < datetime.fromisoformat(clock) <= datetime.now(UTC) + timedelta(days=1)
 
 
-def test_the_list_says_when_a_delayed_job_begins(cli: Any) -> None:
+def test_the_list_says_when_a_delayed_job_starts(cli: Any) -> None:
     submitted(cli, "--delay", "1h", "x")
     assert re.search(r"queued until (\d{4}-\d\d-\d\d )?\d\d:\d\d", cli.run("jobs", "list").out)
 
@@ -366,7 +366,7 @@ def test_the_list_says_when_a_delayed_job_begins(cli: Any) -> None:
         (["--max-age", "none"], "7d", None),
     ],
 )
-def test_how_old_a_session_may_be_is_said_with_the_job_or_in_the_settings(
+def test_max_age_comes_from_the_option_or_the_settings(
     cli: Any, args: list[str], setting: str | None, age: float | None
 ) -> None:
     environ = {} if setting is None else {"CLEW_MAX_AGE": setting}
@@ -402,7 +402,7 @@ def test_how_old_a_session_may_be_is_said_with_the_job_or_in_the_settings(
         (["logs", "nonsense"], "'nonsense' is not a job."),
     ],
 )
-def test_what_cannot_be_done_is_one_line_and_exit_code_2(cli: Any, args: list[str], words: str) -> None:
+def test_bad_options_are_one_line_and_exit_code_2(cli: Any, args: list[str], words: str) -> None:
     done = cli.run("jobs", *args, "--json") if args[0] != "logs" else cli.run("jobs", *args)
 
     assert done.code == 2
@@ -411,7 +411,7 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(cli: Any, args: list[st
 
 
 @pytest.mark.rest
-def test_on_a_terminal_a_line_says_how_far_it_has_come(cli: Any) -> None:
+def test_a_terminal_shows_a_status_line_with_the_progress(cli: Any) -> None:
     cli.api.script.extend([ToolUse("Bash", {"command": "touch made"}), Hang("text", "the tests pass now")])
     terminal = cli.terminal("jobs", "submit", "--wait", "--permissions", "all", "x")
     terminal.read_until(r"\ds .*run 1 · thinking · 1 tool · [1-9][\d,]+ tokens · “the tests pass now”")
@@ -426,7 +426,7 @@ def test_on_a_terminal_a_line_says_how_far_it_has_come(cli: Any) -> None:
     assert (cli.stage.work / "made").exists()
 
 
-def test_where_there_is_no_terminal_there_are_plain_lines_alone(cli: Any) -> None:
+def test_without_a_terminal_only_plain_lines_are_printed(cli: Any) -> None:
     done = cli.run("jobs", "submit", "--wait", "--permissions", "all", '!tool Bash {"command": "touch made"}')
     watched = cli.run("jobs", "watch", cli.run("jobs", "list", "--json").json[0]["id"])
 
@@ -438,7 +438,7 @@ def test_where_there_is_no_terminal_there_are_plain_lines_alone(cli: Any) -> Non
     assert watched.out == done.out
 
 
-def test_a_time_that_no_calendar_has_is_shown_all_the_same(cli: Any) -> None:
+def test_a_time_outside_the_calendar_is_still_shown(cli: Any) -> None:
     job = submitted(cli, "x")
 
     async def put_off() -> None:
@@ -455,12 +455,12 @@ def test_a_time_that_no_calendar_has_is_shown_all_the_same(cli: Any) -> None:
 
 
 @pytest.mark.parametrize("at", ODD_TIMES)
-def test_every_number_is_a_time_for_people_and_for_programs(at: float) -> None:
+def test_every_number_can_be_written_as_a_time(at: float) -> None:
     assert local_time(at)
     written = stamp(at)
     assert written is None or datetime.fromisoformat(written).year in (1, 9999)
 
 
-def test_a_span_is_told_in_its_largest_unit() -> None:
-    told = {1800: "30 min", 7200: "2 h", 86_400: "1 d", 90: "90 s", 5400: "90 min", 0.5: "0.5 s"}
-    assert {each: span(each) for each in told} == told
+def test_a_span_is_written_in_its_largest_unit() -> None:
+    printed = {1800: "30 min", 7200: "2 h", 86_400: "1 d", 90: "90 s", 5400: "90 min", 0.5: "0.5 s"}
+    assert {each: span(each) for each in printed} == printed

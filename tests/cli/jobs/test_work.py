@@ -1,4 +1,4 @@
-"""`clew work`: a worker in a process of its own."""
+"""`clew work`: a worker in its own process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ START_S = 60
 
 
 def read_until(process: Any, words: str) -> list[str]:
-    """Lines of its stderr up to the one with these words."""
+    """Reads the lines of stderr up to the one that contains these words."""
     lines = []
     while True:
         line = process.stderr.readline().decode()
@@ -27,7 +27,7 @@ def read_until(process: Any, words: str) -> list[str]:
 
 @pytest.fixture
 def worker(cli: Any) -> Callable[..., Any]:
-    """Starts one, and waits until it says so."""
+    """Starts a worker, and waits until it says that it has started."""
 
     def start(*args: str, **environ: str) -> Any:
         process = cli.start("work", *args, **environ)
@@ -52,17 +52,17 @@ def job_of(cli: Any, job: str) -> dict[str, Any]:
 
 
 @pytest.mark.rest
-def test_a_worker_tells_what_it_takes_up_and_what_comes_of_it(cli: Any, worker: Callable[..., Any]) -> None:
+def test_a_worker_logs_which_jobs_it_starts_and_how_they_end(cli: Any, worker: Callable[..., Any]) -> None:
     process = worker("--id", "one", "--concurrency", "2")
     job = submitted(cli, "!say done")
 
-    told = read_until(process, "succeeded")
+    printed = read_until(process, "succeeded")
 
-    assert told[0] == f"job {job[:8]} started in {cli.stage.work}"
-    assert told[-1].startswith(f"job {job[:8]} succeeded after ")
+    assert printed[0] == f"job {job[:8]} started in {cli.stage.work}"
+    assert printed[-1].startswith(f"job {job[:8]} succeeded after ")
     shown = job_of(cli, job)
     assert (shown["status"], shown["result"], shown["worker"]) == ("succeeded", "done", "one")
-    assert not any("!say" in line or shown["session_id"] in line for line in told), "a log holds no prompts"
+    assert not any("!say" in line or shown["session_id"] in line for line in printed), "a log holds no prompts"
 
 
 @pytest.mark.rest
@@ -76,7 +76,7 @@ def test_with_a_worker_alive_wait_only_watches(cli: Any, worker: Callable[..., A
 
 
 @pytest.mark.rest
-def test_until_idle_ends_when_all_is_done(cli: Any) -> None:
+def test_until_idle_exits_when_every_job_is_done(cli: Any) -> None:
     for number in range(3):
         cli.run("jobs", "submit", f"!say {number}")
 
@@ -90,7 +90,7 @@ def test_until_idle_ends_when_all_is_done(cli: Any) -> None:
 
 @pytest.mark.rest
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_hands_the_job_back_and_the_next_worker_goes_on(
+def test_a_signal_returns_the_job_to_the_queue_and_the_next_worker_continues_it(
     cli: Any, worker: Callable[..., Any], number: signal.Signals
 ) -> None:
     first = worker("--id", "one")
@@ -125,7 +125,7 @@ def test_a_second_signal_does_not_wait(cli: Any, worker: Callable[..., Any]) -> 
 
     assert process.wait(START_S) in (0, 7)
     cli.stage.fault()
-    cli.run("ask", "-t", "other", "hello")  # whoever asks next ends what it left
+    cli.run("ask", "-t", "other", "hello")  # the next ask ends the run that the worker left
     assert not cli.stage.processes()
 
 
@@ -139,18 +139,18 @@ def test_a_dead_worker_is_not_counted_as_alive(cli: Any, worker: Callable[..., A
 
 @pytest.fixture
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """One that a test may stop."""
+    """A PostgreSQL server that the test may stop."""
     with PostgresServer(tmp_path_factory.mktemp("own") / "data") as server:
         yield server
 
 
 @pytest.mark.rest
-@pytest.mark.timeout(180)  # the server's own start is in it, twice
+@pytest.mark.timeout(180)  # the server starts twice
 @pytest.mark.parametrize("idle", [[], ["--until-idle"]])
-def test_a_worker_outlives_its_database(
+def test_a_worker_survives_a_database_outage(
     cli: Any, worker: Callable[..., Any], server: PostgresServer, idle: list[str]
 ) -> None:
-    """With a job under way: the other commands say that the store is away, and the worker waits."""
+    """While a job runs, the database goes away: other commands report it, and the worker waits."""
     where = {"CLEW_STORE": server.new_store()}
     job = cli.run("jobs", "submit", "!hang text so far", **where).out.strip()
     process = worker("--id", "one", *idle, **where)
@@ -175,7 +175,7 @@ def test_nonsense_is_refused(cli: Any, args: list[str]) -> None:
     assert cli.run("work", *args).code == 2
 
 
-def test_a_skill_that_is_missing_is_found_at_the_start(cli: Any) -> None:
+def test_a_missing_skill_is_reported_at_the_start(cli: Any) -> None:
     HookProject(cli.stage)
     (cli.stage.clew_home / "skills" / "boss" / "default.delta.md").unlink()
     done = cli.run("work", "--until-idle")

@@ -1,4 +1,4 @@
-"""`clew review`: rounds from the command line, and what stays of them."""
+"""`clew review`: rounds from the command line, and what is stored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOW = finding("No test", file=None, line=None, severity="low", suggestion="", de
 
 
 @pytest.fixture
-def house(cli: Any) -> Any:
+def repo_cli(cli: Any) -> Any:
     """The command line in a repository with a change in it."""
     changed(cli)
     return cli
@@ -38,7 +38,7 @@ def changed(cli: Any) -> Path:
 
 
 def reviewed(cli: Any, *args: str) -> str:
-    """The id of a review that has its first round."""
+    """Starts a review and returns its id."""
     done = cli.run("review", "start", "--json", *args)
     assert done.code == 0, done.err
     return str(done.json["id"])
@@ -98,44 +98,44 @@ def test_a_review_and_its_next_round(both: Any) -> None:
     assert "1 file changed since the last one" in second.err
 
 
-def test_json_is_one_object_with_all_that_is_documented(house: Any) -> None:
-    house.api.reply = Reviewer(answer([finding()]))
-    done = house.run("review", "start", "--json", "--model", MODEL)
+def test_json_is_one_object_with_every_documented_key(repo_cli: Any) -> None:
+    repo_cli.api.reply = Reviewer(answer([finding()]))
+    done = repo_cli.run("review", "start", "--json", "--model", MODEL)
 
     assert set(done.json) >= NEEDED
     assert (done.json["round"], done.json["session_resumed"], done.json["reason"]) == (1, False, "first_turn")
     assert [each["id"] for each in done.json["findings"]] == ["F1"]
     assert done.json["usage"]["output_tokens"] > 0
-    again = house.run("review", "follow", "latest", "Really?", "--json")
+    again = repo_cli.run("review", "follow", "latest", "Really?", "--json")
     assert set(again.json) >= NEEDED
     assert (again.json["round"], again.json["session_resumed"]) == (2, True)
 
 
 @pytest.mark.rest
-def test_what_a_model_or_a_repository_wrote_cannot_drive_a_terminal(house: Any) -> None:
+def test_text_of_a_model_or_a_repository_cannot_control_the_terminal(repo_cli: Any) -> None:
     evil = "\x1b[2Kgone\x07\u202e"
-    (house.stage.work / "a.py").write_text(f"# {evil}\n")
-    house.api.reply = Reviewer(
+    (repo_cli.stage.work / "a.py").write_text(f"# {evil}\n")
+    repo_cli.api.reply = Reviewer(
         answer([finding(f"T{evil}", file=f"a{evil}.py", detail=f"D{evil}", suggestion=f"S{evil}")], summary=evil),
         answer(earlier=[{"id": "F1", "state": "open", "note": evil}]),
     )
     shown = [
-        house.run("review", "start", "--focus", evil),
-        house.run("review", "follow", "latest", evil),
-        house.run("review", "show", "latest"),
-        house.run("review", "show", "latest", "--round", "2"),
-        house.run("review", "export", "latest"),
-        house.run("review", "list"),
+        repo_cli.run("review", "start", "--focus", evil),
+        repo_cli.run("review", "follow", "latest", evil),
+        repo_cli.run("review", "show", "latest"),
+        repo_cli.run("review", "show", "latest", "--round", "2"),
+        repo_cli.run("review", "export", "latest"),
+        repo_cli.run("review", "list"),
     ]
     for done in shown:
         assert done.code == 0
         assert not any(letter in done.out + done.err for letter in "\x1b\x07\u202e")
     assert "␛[2Kgone" in shown[0].out
-    terminal = house.terminal("review", "show", "latest", "--diff")
+    terminal = repo_cli.terminal("review", "show", "latest", "--diff")
     code, text = terminal.end()
     assert code == 0
     assert "\x1b" not in text and "␛[2Kgone" in text
-    assert "\x1b[2Kgone" in house.run("review", "show", "latest", "--diff").out, "a pipe gets the diff as it is"
+    assert "\x1b[2Kgone" in repo_cli.run("review", "show", "latest", "--diff").out, "a pipe gets the diff as it is"
 
 
 REFUSED = [
@@ -161,23 +161,21 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("args", "code", "words"), REFUSED)
-def test_what_cannot_be_done_is_said_in_a_line_and_stores_nothing(
-    house: Any, args: list[str], code: int, words: str
-) -> None:
-    done = house.run("review", *args)
+def test_bad_options_are_one_line_and_store_nothing(repo_cli: Any, args: list[str], code: int, words: str) -> None:
+    done = repo_cli.run("review", *args)
 
     assert (done.code, done.out) == (code, "")
     (line,) = [line for line in done.err.splitlines() if line.startswith("clew: ")]
     assert words in line
-    assert stored(house) == []
-    assert house.run("threads", "list", "--json").json == []
+    assert stored(repo_cli) == []
+    assert repo_cli.run("threads", "list", "--json").json == []
 
 
-def test_a_missing_agent_is_3_and_stores_nothing(house: Any) -> None:
-    done = house.run("review", "start", "--json", CLEW_CLAUDE_PATH="/nowhere/claude")
+def test_a_missing_agent_is_3_and_stores_nothing(repo_cli: Any) -> None:
+    done = repo_cli.run("review", "start", "--json", CLEW_CLAUDE_PATH="/nowhere/claude")
 
     assert (done.code, done.json["error"]["code"]) == (3, "agent_missing")
-    assert stored(house) == []
+    assert stored(repo_cli) == []
 
 
 @pytest.mark.parametrize(
@@ -188,24 +186,24 @@ def test_a_missing_agent_is_3_and_stores_nothing(house: Any) -> None:
         (500, "api_error", 1, "failed"),
     ],
 )
-def test_a_failed_round_has_the_code_of_its_error_and_can_be_asked_again(
-    house: Any, status: int, kind: str, code: int, name: str
+def test_a_failed_round_exits_with_the_code_of_its_error_and_can_be_repeated(
+    repo_cli: Any, status: int, kind: str, code: int, name: str
 ) -> None:
-    house.api.reply = lambda request: Fail(status, kind, "No.", FINAL)
-    done = house.run("review", "start", "--json")
+    repo_cli.api.reply = lambda request: Fail(status, kind, "No.", FINAL)
+    done = repo_cli.run("review", "start", "--json")
 
     assert (done.code, done.json["status"], done.json["error"]["code"]) == (code, "failed", name)
     assert f"clew review follow {done.json['id']} asks again" in done.err
     assert "Traceback" not in done.err
-    house.api.reply = Reviewer(answer([finding()]))
-    again = house.run("review", "follow", done.json["id"])
+    repo_cli.api.reply = Reviewer(answer([finding()]))
+    again = repo_cli.run("review", "follow", done.json["id"])
     assert again.code == 0
     assert "F1 high  a.py:2" in again.out
 
 
-def test_an_answer_that_never_fits_fails_the_round(house: Any) -> None:
-    house.api.reply = lambda request: Text("Looks good to me!")
-    done = house.run("review", "start")
+def test_an_answer_that_stays_invalid_fails_the_round(repo_cli: Any) -> None:
+    repo_cli.api.reply = lambda request: Text("Looks good to me!")
+    done = repo_cli.run("review", "start")
 
     assert (done.code, done.out) == (1, "")
     assert "asked twice for a valid answer" in done.err
@@ -213,193 +211,193 @@ def test_an_answer_that_never_fits_fails_the_round(house: Any) -> None:
 
 
 @pytest.mark.rest
-def test_a_reply_from_stdin_and_ids_by_their_beginning(house: Any) -> None:
-    house.api.reply = reviewer = Reviewer()
-    review = reviewed(house)
+def test_a_reply_from_stdin_and_ids_by_their_beginning(repo_cli: Any) -> None:
+    repo_cli.api.reply = reviewer = Reviewer()
+    review = reviewed(repo_cli)
 
-    done = house.run("review", "follow", review[:10], "-", stdin="From a file.\n")
+    done = repo_cli.run("review", "follow", review[:10], "-", stdin="From a file.\n")
     assert done.code == 0, done.err
     assert "The author says:\nFrom a file.\n" in reviewer.asked[1]
-    assert house.run("review", "show", review, "--round", "2", "--json").json["message"] == "From a file."
+    assert repo_cli.run("review", "show", review, "--round", "2", "--json").json["message"] == "From a file."
 
-    other = reviewed(house)
+    other = reviewed(repo_cli)
     assert other != review
-    unclear = house.run("review", "follow", review[:10], "x")
+    unclear = repo_cli.run("review", "follow", review[:10], "x")
     assert (unclear.code, unclear.err.splitlines()[0]) == (2, f"clew: '{review[:10]}' names more than one review.")
-    assert house.run("review", "show", "latest", "--json").json["id"] == other
-    garbage = house.run("review", "follow", review, "-", stdin=b"\xff\xfe")
+    assert repo_cli.run("review", "show", "latest", "--json").json["id"] == other
+    garbage = repo_cli.run("review", "follow", review, "-", stdin=b"\xff\xfe")
     assert (garbage.code, "stdin is not UTF-8 text" in garbage.err) == (2, True)
 
 
-def test_nothing_new_to_say_is_refused(house: Any) -> None:
-    house.api.reply = Reviewer()
-    review = reviewed(house)
-    done = house.run("review", "follow", review)
+def test_a_follow_up_without_changes_or_message_is_refused(repo_cli: Any) -> None:
+    repo_cli.api.reply = Reviewer()
+    review = reviewed(repo_cli)
+    done = repo_cli.run("review", "follow", review)
 
     assert done.code == 2
     assert "Nothing has changed since round 1, and there is no message." in done.err
-    assert len(house.run("review", "show", review, "--json").json["rounds"]) == 1
+    assert len(repo_cli.run("review", "show", review, "--json").json["rounds"]) == 1
 
 
-def test_a_session_that_is_gone_is_told_by_the_reason_alone(house: Any) -> None:
-    house.api.reply = Reviewer()
-    review = reviewed(house)
-    for file in house.stage.home.rglob("*.jsonl"):
+def test_a_missing_session_is_shown_as_the_reason(repo_cli: Any) -> None:
+    repo_cli.api.reply = Reviewer()
+    review = reviewed(repo_cli)
+    for file in repo_cli.stage.home.rglob("*.jsonl"):
         file.unlink()
-    done = house.run("review", "follow", review, "Again.")
+    done = repo_cli.run("review", "follow", review, "Again.")
 
     assert done.code == 0
     assert [line for line in done.err.splitlines() if "fresh" in line] == [
         line for line in done.err.splitlines() if line.startswith(f"round 2 of {review} · fresh: ")
     ]
-    shown = house.run("review", "show", review, "--json").json
+    shown = repo_cli.run("review", "show", review, "--json").json
     assert shown["rounds"][1]["reason"] == "session_missing"
-    no = house.run("review", "follow", review, "Afresh.", "--no-resume", "--json")
+    no = repo_cli.run("review", "follow", review, "Afresh.", "--no-resume", "--json")
     assert (no.json["session_resumed"], no.json["reason"]) == (False, "disabled")
 
 
 @pytest.mark.rest
-def test_staged_unstaged_paths_and_a_base_say_what_is_looked_at(house: Any) -> None:
-    house.api.reply = Reviewer()
-    git(house.stage.work, "add", "a.py")
-    (house.stage.work / "b.py").write_text("b = 3\n")
-    (house.stage.work / "sub").mkdir()
-    (house.stage.work / "sub" / "new.py").write_text("new = 1\n")
+def test_staged_unstaged_paths_and_base_select_what_is_reviewed(repo_cli: Any) -> None:
+    repo_cli.api.reply = Reviewer()
+    git(repo_cli.stage.work, "add", "a.py")
+    (repo_cli.stage.work / "b.py").write_text("b = 3\n")
+    (repo_cli.stage.work / "sub").mkdir()
+    (repo_cli.stage.work / "sub" / "new.py").write_text("new = 1\n")
 
     def files(*args: str, cwd: Path | None = None) -> list[str]:
-        done = house.run("review", "start", "--json", *args, cwd=cwd)
+        done = repo_cli.run("review", "start", "--json", *args, cwd=cwd)
         return sorted(each["path"] for each in done.json["files"])
 
     assert files() == ["a.py", "b.py", "sub/new.py"]
     assert files("--staged") == ["a.py"]
     assert files("--unstaged") == ["b.py", "sub/new.py"]
     assert files("b.py", "sub") == ["b.py", "sub/new.py"]
-    assert files("new.py", cwd=house.stage.work / "sub") == ["sub/new.py"]
-    assert files("--cwd", str(house.stage.work / "sub"), "new.py", cwd=house.stage.folder) == ["sub/new.py"]
-    git(house.stage.work, "checkout", "-qb", "topic")
-    git(house.stage.work, "add", "-A")
-    git(house.stage.work, "commit", "-qm", "second")
+    assert files("new.py", cwd=repo_cli.stage.work / "sub") == ["sub/new.py"]
+    assert files("--cwd", str(repo_cli.stage.work / "sub"), "new.py", cwd=repo_cli.stage.folder) == ["sub/new.py"]
+    git(repo_cli.stage.work, "checkout", "-qb", "topic")
+    git(repo_cli.stage.work, "add", "-A")
+    git(repo_cli.stage.work, "commit", "-qm", "second")
     assert files("--base", "main") == ["a.py", "b.py", "sub/new.py"]
 
 
-def test_what_is_too_long_to_be_shown_whole_is_named(house: Any) -> None:
-    house.api.reply = Reviewer()
-    (house.stage.work / "long.py").write_text("x = 1\n" * 20_000)
-    done = house.run("review", "start")
+def test_files_that_are_shown_only_in_part_are_named(repo_cli: Any) -> None:
+    repo_cli.api.reply = Reviewer()
+    (repo_cli.stage.work / "long.py").write_text("x = 1\n" * 20_000)
+    done = repo_cli.run("review", "start")
 
     assert done.code == 0
     assert "shown only in part: long.py (cut); the reviewer is asked to read them" in done.err
 
 
-def test_the_list_is_of_this_repository(house: Any) -> None:
-    house.api.reply = Reviewer(answer([finding(), LOW]))
-    review = reviewed(house, "a.py")
-    other = repository(house.stage.folder / "other")
+def test_the_list_is_of_this_repository(repo_cli: Any) -> None:
+    repo_cli.api.reply = Reviewer(answer([finding(), LOW]))
+    review = reviewed(repo_cli, "a.py")
+    other = repository(repo_cli.stage.folder / "other")
 
-    heading, row = house.run("review", "list").out.splitlines()
+    heading, row = repo_cli.run("review", "list").out.splitlines()
     assert heading.split() == ["REVIEW", "ROUNDS", "STATUS", "OPEN", "MODEL", "STARTED", "COST", "ABOUT"]
     assert row.startswith(f"{review}  1       done    2 of 2  {MODEL}")
     assert row.endswith("all changes in a.py")
-    assert "No reviews of this repository yet" in house.run("review", "list", cwd=other).err
-    assert house.run("review", "list", "--json", cwd=other).json == []
-    heading, row = house.run("review", "list", "--all", cwd=other).out.splitlines()
+    assert "No reviews of this repository yet" in repo_cli.run("review", "list", cwd=other).err
+    assert repo_cli.run("review", "list", "--json", cwd=other).json == []
+    heading, row = repo_cli.run("review", "list", "--all", cwd=other).out.splitlines()
     assert heading.endswith("  REPOSITORY")
-    assert row.endswith(f"  {house.stage.work}")
-    outside = house.run("review", "list", cwd=house.stage.folder)
+    assert row.endswith(f"  {repo_cli.stage.work}")
+    outside = repo_cli.run("review", "list", cwd=repo_cli.stage.folder)
     assert (outside.code, "--all" in outside.err) == (2, True)
-    reviewed(house)
-    assert len(house.run("review", "list", "--limit", "1", "--json").json) == 1
+    reviewed(repo_cli)
+    assert len(repo_cli.run("review", "list", "--limit", "1", "--json").json) == 1
 
 
 @pytest.mark.rest
-def test_a_review_is_shown_with_its_findings_by_state_and_its_rounds(house: Any) -> None:
-    house.api.reply = Reviewer(
+def test_a_review_is_shown_with_its_findings_by_state_and_its_rounds(repo_cli: Any) -> None:
+    repo_cli.api.reply = Reviewer(
         answer([finding(), LOW]), answer(earlier=[{"id": "F1", "state": "withdrawn", "note": "You are right."}])
     )
-    review = reviewed(house)
-    house.run("review", "follow", review, "It is meant so.")
+    review = reviewed(repo_cli)
+    repo_cli.run("review", "follow", review, "It is meant so.")
 
-    shown = house.run("review", "show", review).out
+    shown = repo_cli.run("review", "show", review).out
     assert "findings   1 open, 1 withdrawn" in shown
     assert f"round 1    claude {MODEL} · done after " in shown
     assert shown.index("Open:\n\nF2 low  No test") < shown.index("Withdrawn:\n\nF1 high  a.py:2")
     assert "    Round 2: You are right." in shown
-    whole = house.run("review", "show", review, "--json").json
+    whole = repo_cli.run("review", "show", review, "--json").json
     assert [round_["round"] for round_ in whole["rounds"]] == [1, 2]
     assert list(whole["sessions"]) == [MODEL]
-    second = house.run("review", "show", review, "--round", "2").out
+    second = repo_cli.run("review", "show", review, "--round", "2").out
     assert second.startswith("> It is meant so.\n\nLooked at it.\n")
-    assert "+    return 3" in house.run("review", "show", review, "--diff").out
-    assert "+    return 3" in house.run("review", "show", review, "--round", "1", "--diff", "--json").json["diff"]
-    missing = house.run("review", "show", review, "--round", "9")
+    assert "+    return 3" in repo_cli.run("review", "show", review, "--diff").out
+    assert "+    return 3" in repo_cli.run("review", "show", review, "--round", "1", "--diff", "--json").json["diff"]
+    missing = repo_cli.run("review", "show", review, "--round", "9")
     assert (missing.code, "has no round 9" in missing.err) == (2, True)
 
 
-def test_an_export_never_writes_over_a_file_unasked(house: Any) -> None:
-    house.api.reply = Reviewer(answer([finding()]))
-    review = reviewed(house)
-    path = house.stage.folder / "review.md"
+def test_an_export_replaces_a_file_only_with_force(repo_cli: Any) -> None:
+    repo_cli.api.reply = Reviewer(answer([finding()]))
+    review = reviewed(repo_cli)
+    path = repo_cli.stage.folder / "review.md"
 
-    assert house.run("review", "export", review).out.startswith(f"# Review {review}\n")
-    assert house.run("review", "export", review, "--format", "json").json["id"] == review
-    done = house.run("review", "export", "latest", "--output", str(path))
+    assert repo_cli.run("review", "export", review).out.startswith(f"# Review {review}\n")
+    assert repo_cli.run("review", "export", review, "--format", "json").json["id"] == review
+    done = repo_cli.run("review", "export", "latest", "--output", str(path))
     assert (done.code, done.out) == (0, "")
     assert "### F1 high: It returns the wrong number" in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o600
     path.write_text("mine")
-    refused = house.run("review", "export", review, "--output", str(path))
+    refused = repo_cli.run("review", "export", review, "--output", str(path))
     assert (refused.code, path.read_text()) == (2, "mine")
     assert "--force" in refused.err
-    assert house.run("review", "export", review, "--output", str(path), "--force", "--format", "json").code == 0
+    assert repo_cli.run("review", "export", review, "--output", str(path), "--force", "--format", "json").code == 0
     assert json.loads(path.read_text())["id"] == review
-    nowhere = house.run("review", "export", review, "--output", "/nowhere/at/all.md")
+    nowhere = repo_cli.run("review", "export", review, "--output", "/nowhere/at/all.md")
     assert (nowhere.code, "cannot be written" in nowhere.err) == (2, True)
 
 
-def test_an_export_holds_no_secret_unless_asked(house: Any) -> None:
-    """The reviewer quotes one that it saw in the diff."""
+def test_an_export_contains_secrets_only_with_the_option(repo_cli: Any) -> None:
+    """The reviewer quotes a secret that it saw in the diff."""
     key = "ghp_" + "x1Y2z3" * 6
-    house.api.reply = Reviewer(answer([finding(detail=f"The token {key} is in the code, and so is abc-value-123.")]))
-    review = reviewed(house)
-    for form, count in (("md", 2), ("json", 4)):  # in JSON a finding stands twice
-        done = house.run("review", "export", review, "--format", form, MY_TOKEN="abc-value-123")
+    repo_cli.api.reply = Reviewer(answer([finding(detail=f"The token {key} is in the code, and so is abc-value-123.")]))
+    review = reviewed(repo_cli)
+    for form, count in (("md", 2), ("json", 4)):  # JSON contains each finding twice
+        done = repo_cli.run("review", "export", review, "--format", form, MY_TOKEN="abc-value-123")
         assert (done.code, key in done.out, "abc-value-123" in done.out) == (0, False, False)
         assert "The token [redacted: GitHub token] is in the code" in done.out.replace("\\", "")
         assert done.err == f"blanked {count} secrets: GitHub token, value of MY_TOKEN\n"
-    assert key in house.run("review", "export", review, "--with-secrets").out
+    assert key in repo_cli.run("review", "export", review, "--with-secrets").out
 
 
-def test_old_files_are_imported_and_a_bad_one_does_not_stop_the_others(house: Any) -> None:
+def test_old_files_are_imported_and_a_bad_one_does_not_stop_the_others(repo_cli: Any) -> None:
     rounds = [{"review": {"summary": "One.", "findings": [{"severity": "major", "message": "It returns 1."}]}}]
-    good, bad = house.stage.folder / "good.json", house.stage.folder / "bad.json"
+    good, bad = repo_cli.stage.folder / "good.json", repo_cli.stage.folder / "bad.json"
     good.write_text(json.dumps({"reviewId": "2025-07-01-003", "claudeSessionId": "gone", "rounds": rounds}))
     bad.write_text("[]")
 
-    done = house.run("review", "import", str(bad), str(good))
+    done = repo_cli.run("review", "import", str(bad), str(good))
     assert done.code == 2
     assert done.out == "2025-07-01-003  1 round, no session: the next round starts fresh\n"
     assert "bad.json is not a review" in done.err
-    again = house.run("review", "import", str(good), "--cwd", ".", "--json")
+    again = repo_cli.run("review", "import", str(good), "--cwd", ".", "--json")
     assert (again.code, again.json[0]["error"]["code"]) == (2, "conflict")
-    shown = house.run("review", "show", "2025-07-01-003")
+    shown = repo_cli.run("review", "show", "2025-07-01-003")
     assert "F1 high  It returns 1." in shown.out
     assert "round 1    claude · done" in shown.out
-    told = house.run("stats", "reviews").out.splitlines()
-    assert told == ["1 review, 0 rounds, 1 imported", "       1  with 1 round", "no follow-up rounds yet"]
+    printed = repo_cli.run("stats", "reviews").out.splitlines()
+    assert printed == ["1 review, 0 rounds, 1 imported", "       1  with 1 round", "no follow-up rounds yet"]
 
 
 @pytest.mark.rest
-def test_the_measures_of_reviews(house: Any) -> None:
-    assert house.run("stats", "reviews").err == "No reviews yet.\n"
-    house.api.reply = Reviewer()
-    review = reviewed(house)
-    assert "no follow-up rounds yet" in house.run("stats", "reviews").out
-    house.run("review", "follow", review, "one")
-    house.run("review", "follow", review, "two", "--model", "claude-haiku-4-5")
+def test_the_measures_of_reviews(repo_cli: Any) -> None:
+    assert repo_cli.run("stats", "reviews").err == "No reviews yet.\n"
+    repo_cli.api.reply = Reviewer()
+    review = reviewed(repo_cli)
+    assert "no follow-up rounds yet" in repo_cli.run("stats", "reviews").out
+    repo_cli.run("review", "follow", review, "one")
+    repo_cli.run("review", "follow", review, "two", "--model", "claude-haiku-4-5")
 
-    measures = house.run("stats", "reviews", "--json").json
+    measures = repo_cli.run("stats", "reviews", "--json").json
     assert (measures["follow_ups"], measures["resumed"], measures["misses"]) == (2, 1, {"no_pin": 1})
-    lines = house.run("stats", "reviews", "--since", "7d").out.splitlines()
+    lines = repo_cli.run("stats", "reviews", "--since", "7d").out.splitlines()
     assert lines[:2] == ["1 review, 3 rounds", "       1  with 3 rounds"]
     assert lines[2] == "2 follow-up rounds (50% resumed)"
     assert any(line.endswith("(no_pin)") and line.split()[0] == "1" for line in lines)
@@ -407,10 +405,10 @@ def test_the_measures_of_reviews(house: Any) -> None:
     assert "  claude-haiku-4-5: 0 of 1 resumed (0%)" in lines
     assert lines[-3].split() == ["ROUNDS", "TOKENS", "READ", "BY", "PRICE", "TIME", "COST"]
     assert [line.split()[:2] for line in lines[-2:]] == [["resumed", "1"], ["fresh", "1"]]
-    assert house.run("stats", "--json").json["runs"] == 3, "the plain stats are as they were"
-    misplaced = house.run("stats", "--json", "reviews")
+    assert repo_cli.run("stats", "--json").json["runs"] == 3, "the plain stats are as they were"
+    misplaced = repo_cli.run("stats", "--json", "reviews")
     assert (misplaced.code, misplaced.json["error"]["code"]) == (2, "usage")
-    assert house.run("stats", "reviews", "--since", "soon").code == 2
+    assert repo_cli.run("stats", "reviews", "--since", "soon").code == 2
 
 
 CART = """\
@@ -492,22 +490,22 @@ def test_the_limits_on_the_page_are_those_of_the_code() -> None:
     assert limits == [[LINE_MAX_CHARS], [FILE_MAX_CHARS], [DIFF_MAX_CHARS], answer, [MESSAGE_MAX_CHARS]]
 
 
-def test_the_shell_completes_ids(house: Any) -> None:
-    house.api.reply = Reviewer()
+def test_the_shell_completes_ids(repo_cli: Any) -> None:
+    repo_cli.api.reply = Reviewer()
 
     def complete(words: str) -> list[str]:
-        done = house.run(_CLEW_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))
+        done = repo_cli.run(_CLEW_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))
         return [line.partition(",")[2] for line in done.out.splitlines() if line]
 
     assert complete("clew review show 20") == []
-    review = reviewed(house)
+    review = reviewed(repo_cli)
     assert complete("clew review show 20") == [review]
     assert complete("clew review follow l") == ["latest"]
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("args", [["--help"], ["review", "--help"], ["review", "start", "--help"], ["stats", "--help"]])
-def test_a_help_loads_nothing_of_reviews_but_the_commands(args: list[str]) -> None:
+def test_the_help_of_review_loads_only_the_commands(args: list[str]) -> None:
     code = f"import sys; from clew.cli.main import main; main({args!r}); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PATH": os.environ["PATH"]}

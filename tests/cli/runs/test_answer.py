@@ -1,4 +1,4 @@
-"""`clew runs answer`: what a run of another process asks, answered here; also when that process has died."""
+"""`clew runs answer`: answers the question of a run in another process, even if that process has died."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ def test_a_permission_is_declined_with_a_sentence_for_the_agent(cli: Any) -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "printed"),
     [
         (["Which database?=SQLite", "Which parts?=API, Page"], ["SQLite", "API, Page"]),
         (["1=2", "2=1 2"], ["SQLite", "API, Page"]),
         (["DB=1", "Parts=my own = words"], ["Postgres", "my own = words"]),
     ],
 )
-def test_a_form_is_answered_by_text_by_number_and_by_own_words(cli: Any, given: list[str], told: list[str]) -> None:
+def test_a_form_is_answered_by_text_by_number_and_by_own_words(cli: Any, given: list[str], printed: list[str]) -> None:
     daemon, run = waiting(cli, ASK_FORM)
 
     done = cli.run("runs", "answer", run, *[part for each in given for part in ("--answer", each)])
@@ -82,7 +82,7 @@ def test_a_form_is_answered_by_text_by_number_and_by_own_words(cli: Any, given: 
     assert done.code == 0, done.err
     assert daemon.wait(TIMEOUT_S) == 0
     shown = str(cli.api.main_requests[-1].body)
-    assert all(words in shown for words in told), shown
+    assert all(words in shown for words in printed), shown
 
 
 @pytest.mark.rest
@@ -99,7 +99,7 @@ def test_the_only_question_of_a_form_needs_no_name_and_a_form_can_be_declined(cl
 
 
 @pytest.mark.parametrize("given", ["Which datbase?=whatever fits", "Colour=SQLite", "colour = sqlite", "db=mine"])
-def test_a_slip_in_the_name_of_the_only_question_is_no_answer(cli: Any, given: str) -> None:
+def test_a_typing_error_in_the_name_of_the_only_question_is_not_an_answer(cli: Any, given: str) -> None:
     daemon, run = waiting(cli, ASK_ONE)
 
     done = cli.run("runs", "answer", run, "--answer", given)
@@ -115,7 +115,7 @@ def test_a_slip_in_the_name_of_the_only_question_is_no_answer(cli: Any, given: s
 
 
 @pytest.mark.rest
-def test_what_was_sent_is_told(cli: Any) -> None:
+def test_the_answer_that_was_sent_is_printed(cli: Any) -> None:
     daemon, run = waiting(cli, ASK_ONE)
     assert "sent: Which database? SQLite\n" in cli.run("runs", "answer", run, "--answer", "2").err
     assert daemon.wait(TIMEOUT_S) == 0
@@ -149,7 +149,7 @@ def test_options_that_do_not_fit_are_refused_and_the_question_stays_open(cli: An
         cli.run("runs", "cancel", run)
 
 
-def test_what_it_says_to_type_cannot_be_turned_against_the_shell(cli: Any) -> None:
+def test_the_suggested_command_is_quoted_for_the_shell(cli: Any) -> None:
     tricky = [{"question": "Is $(touch oops) `it`?", "header": "x", "options": [{"label": "y'; touch oops"}, "no"]}]
     daemon, _ = waiting(cli, f"!tool AskUserQuestion {json.dumps({'questions': tricky})}")
 
@@ -163,7 +163,7 @@ def test_what_it_says_to_type_cannot_be_turned_against_the_shell(cli: Any) -> No
     assert "y'; touch oops" in cli.api.main_requests[-1].body["messages"][-1]["content"][0]["content"]
 
 
-def test_without_a_terminal_it_says_what_is_asked_and_which_options_answer_it(cli: Any) -> None:
+def test_without_a_terminal_it_prints_the_question_and_the_options_that_answer_it(cli: Any) -> None:
     _, form = waiting(cli, ASK_ONE)
 
     done = cli.run("runs", "answer")
@@ -180,7 +180,7 @@ def test_on_a_terminal_it_asks_as_ask_does(cli: Any) -> None:
     daemon, _ = waiting(cli, TOUCH)
     terminal = cli.terminal("runs", "answer")
     assert "command: touch made" in terminal.read_until(ASKED)
-    terminal.type("a\n")  # there is no rest of this run that could be allowed here
+    terminal.type("a\n")  # `a` (all of this run) is not offered here
 
     code, shown = terminal.end()
 
@@ -203,7 +203,7 @@ def test_a_form_is_filled_in_on_a_terminal(cli: Any) -> None:
 
 
 @pytest.mark.parametrize("key", ["\x03", "\x04"])
-def test_who_leaves_the_terminal_leaves_the_question_open(cli: Any, key: str) -> None:
+def test_leaving_the_terminal_leaves_the_question_open(cli: Any, key: str) -> None:
     _, run = waiting(cli, TOUCH)
     terminal = cli.terminal("runs", "answer")
     terminal.read_until(ASKED)
@@ -215,7 +215,7 @@ def test_who_leaves_the_terminal_leaves_the_question_open(cli: Any, key: str) ->
     cli.run("runs", "cancel", run)
 
 
-def test_what_another_terminal_asks_can_be_answered_from_here(cli: Any) -> None:
+def test_a_question_in_another_terminal_can_be_answered_here(cli: Any) -> None:
     terminal = cli.terminal("ask", "-t", "t", TOUCH)
     terminal.read_until(r"Allow it\?.*: ")
 
@@ -229,7 +229,7 @@ def test_what_another_terminal_asks_can_be_answered_from_here(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_of_several_questions_one_must_be_named(cli: Any) -> None:
+def test_one_of_several_questions_must_be_named(cli: Any) -> None:
     _, one = waiting(cli, TOUCH, thread="one")
     _, two = waiting(cli, ASK_ONE, thread="two")
 
@@ -246,7 +246,7 @@ def test_of_several_questions_one_must_be_named(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_what_is_not_open_cannot_be_answered(cli: Any) -> None:
+def test_a_question_that_is_not_open_cannot_be_answered(cli: Any) -> None:
     assert cli.run("runs", "answer", "--allow").err.startswith("clew: No question is open.\n")
     quiet = cli.run("ask", "-t", "t", "hello", "--json").json["run"]
     done = cli.run("runs", "answer", quiet, "--allow")
@@ -301,7 +301,7 @@ def test_the_follow_up_of_a_killed_process_is_one_object_in_json(cli: Any) -> No
 
 
 async def test_an_answer_to_a_killed_process_is_passed_on_once(cli: Any) -> None:
-    """Whoever gave it and a daemon that finds it unheard may both try."""
+    """The process that gave the answer and a daemon that finds it undelivered may both try."""
     daemon, run = waiting(cli, TOUCH)
     daemon.kill()
     daemon.wait()
@@ -330,7 +330,7 @@ def test_the_next_ask_withdraws_the_question_of_a_killed_process(cli: Any) -> No
     assert "is already withdrawn" in done.json["error"]["message"]
 
 
-def test_what_is_asked_is_shown_wherever_the_run_is(cli: Any) -> None:
+def test_open_questions_are_shown_for_runs_of_any_process(cli: Any) -> None:
     _, run = waiting(cli, ASK_ONE)
 
     text = cli.run("runs", "show", run).out

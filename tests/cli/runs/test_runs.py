@@ -1,4 +1,4 @@
-"""`clew runs`"""
+"""`clew runs`: list, show, cancel, edit, remove and send."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_run_is_shown_in_words(cli: Any) -> None:
     assert tool == {"name": "Bash", "input": {"command": "ls /nowhere/at/all"}, "status": "failed"}
 
 
-def test_a_run_of_another_process_is_cancelled_and_the_end_told(cli: Any) -> None:
+def test_a_run_of_another_process_is_cancelled_and_its_end_is_reported(cli: Any) -> None:
     process = cli.start("ask", "-t", "t", "!hang text so far")
     cli.api.wait_for_hanging(1)
     [run] = cli.run("runs", "list", "--json").json
@@ -56,7 +56,7 @@ def test_a_run_of_another_process_is_cancelled_and_the_end_told(cli: Any) -> Non
     assert "has already ended: cancelled" in cli.run("runs", "cancel", run["id"]).err
 
 
-def test_all_that_goes_on_in_a_thread_is_cancelled(cli: Any) -> None:
+def test_all_active_runs_of_a_thread_are_cancelled(cli: Any) -> None:
     first = cli.start("ask", "-t", "t", "!hang start")
     cli.api.wait_for_hanging(1)
     second = cli.start("ask", "-t", "t", "second")
@@ -100,7 +100,7 @@ def test_a_run_that_has_started_is_neither_edited_nor_removed(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_a_queued_run_is_taken_back(cli: Any) -> None:
+def test_a_queued_run_is_removed(cli: Any) -> None:
     daemon, [_, second, third] = cli.daemon("!hang start", "second", "third")
     cli.api.wait_for_hanging(1)
 
@@ -135,7 +135,7 @@ def test_a_stop_holds_a_daemons_prompts_until_they_are_sent(cli: Any) -> None:
     assert (late.code, late.err.splitlines()[0]) == (2, "clew: The run has started: it is answered.")
 
 
-def test_a_prompt_that_a_killed_process_left_queued_can_be_edited_and_taken_back(cli: Any) -> None:
+def test_a_prompt_that_a_killed_process_left_queued_can_be_edited_and_removed(cli: Any) -> None:
     daemon, [_, second, third] = cli.daemon("!hang start", "second", "third")
     cli.api.wait_for_hanging(1)
     daemon.kill()

@@ -1,4 +1,4 @@
-"""`clew runs watch`: a run of another process, live."""
+"""`clew runs watch`: shows a run of another process live."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cli.conftest import TIMEOUT_S
 
 
 def beginning(process: Any) -> bytes:
-    """The first bytes that it prints, in however many pieces they come."""
+    """The first bytes that the process prints, which may arrive in several pieces."""
     return b"".join(process.stdout.read(1) for _ in range(len(b"so far")))
 
 
@@ -37,7 +37,7 @@ def test_a_run_of_another_process_is_shown_from_its_first_event_to_its_end(cli: 
 
 
 @pytest.mark.rest
-def test_the_run_that_goes_on_comes_before_the_one_that_waits_for_it(cli: Any) -> None:
+def test_the_active_run_is_watched_rather_than_the_queued_one(cli: Any) -> None:
     _, [first, second] = cli.daemon("!hang text so far", "second")
     cli.api.wait_for_hanging(1)
     watching = cli.start("runs", "watch", "--thread", "t")
@@ -70,8 +70,8 @@ def test_a_run_that_is_over_is_shown_at_once_and_ends_as_ask_did(cli: Any, promp
 
     assert (done.code, done.out) == (asked.code, asked.out)
     assert done.code == code
-    told = [line for line in asked.err.splitlines() if not line.startswith("new thread")]
-    assert done.err.splitlines()[1:] == told
+    printed = [line for line in asked.err.splitlines() if not line.startswith("new thread")]
+    assert done.err.splitlines()[1:] == printed
 
 
 def test_a_cancelled_run_ends_the_watch_as_cancelled(cli: Any) -> None:
@@ -88,7 +88,7 @@ def test_a_cancelled_run_ends_the_watch_as_cancelled(cli: Any) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_stops_the_watching_and_not_the_run(cli: Any, number: signal.Signals) -> None:
+def test_ctrl_c_stops_watching_and_not_the_run(cli: Any, number: signal.Signals) -> None:
     daemon, [run] = cli.daemon("!hang text so far")
     cli.api.wait_for_hanging(1)
     watching = cli.start("runs", "watch")
@@ -105,7 +105,7 @@ def test_ctrl_c_stops_the_watching_and_not_the_run(cli: Any, number: signal.Sign
     assert cli.run("runs", "show", run, "--json").json["status"] == "answered"
 
 
-def test_json_is_one_event_a_line_and_nothing_else(cli: Any) -> None:
+def test_json_is_one_event_per_line_and_nothing_else(cli: Any) -> None:
     _, [run] = cli.daemon("!hang text so far")
     cli.api.wait_for_hanging(1)
     watching = cli.start("runs", "watch", run, "--json")
@@ -137,9 +137,9 @@ def test_a_watch_ends_when_the_process_of_its_run_is_killed(cli: Any) -> None:
     assert watching.returncode == 1
     assert f"the process of run {run[:8]} is gone; {WHO_RECOVERS}" in err.decode()
     shown = cli.run("runs", "show", run, "--json").json
-    assert (shown["status"], shown["gone"]) == ("running", True), "whoever only watches ends nothing"
+    assert (shown["status"], shown["gone"]) == ("running", True), "watching does not end the run"
     assert cli.run("ask", "-t", "t", "next").out == "ack: next\n"
-    assert cli.run("runs", "show", run, "--json").json["status"] == "interrupted", "whoever asks does"
+    assert cli.run("runs", "show", run, "--json").json["status"] == "interrupted", "the next ask ends it"
 
 
 READING = (
@@ -161,12 +161,12 @@ READING = (
 
 
 @pytest.mark.rest
-def test_commands_that_read_end_nothing_and_write_nothing(cli: Any) -> None:
+def test_commands_that_only_read_change_nothing(cli: Any) -> None:
     daemon, [run] = cli.daemon("!hang text so far")
     cli.api.wait_for_hanging(1)
     daemon.kill()
     daemon.wait()
-    cli.run("doctor")  # finds out what the agents can do, and remembers it
+    cli.run("doctor")  # probes what the agents can do, and stores it
 
     def rows() -> list[Any]:
         with sqlite3.connect(cli.stage.clew_home / "clew.db") as database:
@@ -185,11 +185,11 @@ def test_commands_that_read_end_nothing_and_write_nothing(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_what_the_run_asks_is_told_with_how_to_answer(cli: Any) -> None:
+def test_a_question_of_the_run_is_shown_with_how_to_answer_it(cli: Any) -> None:
     daemon, [run] = cli.daemon('!tool Bash {"command": "touch made"}')
     watching = cli.start("runs", "watch", run)
-    told = [watching.stderr.readline().decode() for _ in range(3)]
-    assert told[1:] == [
+    printed = [watching.stderr.readline().decode() for _ in range(3)]
+    assert printed[1:] == [
         "Bash wants permission: touch made\n",
         f"  clew runs answer {run[:8]} --allow, or --deny\n",
     ]
@@ -203,7 +203,7 @@ def test_what_the_run_asks_is_told_with_how_to_answer(cli: Any) -> None:
     assert "wants permission" not in cli.run("runs", "watch", run).err, "answered long ago"
 
 
-def test_on_a_terminal_a_line_says_what_the_watched_run_does(cli: Any) -> None:
+def test_a_terminal_shows_what_the_watched_run_does(cli: Any) -> None:
     daemon, [run] = cli.daemon("!hang start")
     cli.api.wait_for_hanging(1)
     terminal = cli.terminal("runs", "watch", run)

@@ -1,4 +1,4 @@
-"""`clew doctor` and `clew config`: what is there, what is wrong, how to mend it."""
+"""`clew doctor` and `clew config`: what is installed, what is wrong, and how to fix it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clew.testing.stage import real_codex
 from cli.conftest import TIMEOUT_S
 
 
-def test_all_is_well(both: Any) -> None:
+def test_a_healthy_setup_has_no_problems(both: Any) -> None:
     done = both.run("doctor", "--json")
 
     assert done.code == 0
@@ -71,7 +71,7 @@ def test_a_wrong_path_is_a_problem_for_any_agent(cli: Any) -> None:
 
 
 def doctor_without_wheels(cli: Any, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The same packages under a path where no adapter looks for a wheel's binary."""
+    """Runs doctor with the same packages, under a path where no adapter looks for the binary of a wheel."""
     (folder / "elsewhere").symlink_to(real_codex().parents[2])
     source = Path(clew.__file__).parents[1]
     return subprocess.run(
@@ -94,7 +94,7 @@ def test_a_store_that_others_may_read_is_a_problem(cli: Any) -> None:
     assert done.json["problems"][0]["fix"] == f"chmod 700 {cli.stage.clew_home}"
 
 
-def test_a_broken_store_and_a_broken_config_are_told_together(cli: Any) -> None:
+def test_a_broken_store_and_a_broken_config_are_reported_together(cli: Any) -> None:
     cli.stage.clew_home.mkdir(mode=0o700)
     (cli.stage.clew_home / "clew.db").write_bytes(b"this is no database " * 400)
     (cli.stage.clew_home / "clew.db").chmod(0o600)
@@ -148,7 +148,7 @@ def test_an_agent_that_cannot_resume_is_a_problem(cli: Any, tmp_path: Any) -> No
 
 
 @pytest.mark.rest
-def test_slots_in_use_and_runs_going_on_are_counted(cli: Any) -> None:
+def test_slots_in_use_and_active_runs_are_counted(cli: Any) -> None:
     process = cli.start("ask", "!hang start")
     cli.api.wait_for_hanging(1)
 
@@ -209,7 +209,7 @@ def test_a_stopped_writer_is_named_and_not_waited_for(cli: Any) -> None:
     assert [agent["name"] for agent in done.json["agents"]] == ["claude", "codex"]
 
 
-def test_a_database_without_its_main_file_is_not_made_anew(cli: Any) -> None:
+def test_a_database_without_its_main_file_is_not_created_again(cli: Any) -> None:
     cli.run("ask", "-t", "t", "one")
     path = cli.stage.clew_home / "clew.db"
     path.unlink()
@@ -226,7 +226,7 @@ def test_a_database_without_its_main_file_is_not_made_anew(cli: Any) -> None:
 READS = "Clew's own folder (the database, the daemon's token)"
 
 
-def test_what_agents_can_read_is_said_as_a_risk(cli: Any) -> None:
+def test_readable_secrets_are_reported_as_a_risk(cli: Any) -> None:
     off = cli.run("doctor", CLEW_HIDE_HOME="false")
     assert off.code == 0 and "no problems found" in off.out
     assert f"note    risk: hide_home is off, so agents can read {READS}. Set hide_home = true.\n" in off.out
@@ -238,7 +238,7 @@ def test_what_agents_can_read_is_said_as_a_risk(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_permissions_all_of_hooks_and_threads_are_said_as_a_risk(cli: Any) -> None:
+def test_permissions_all_of_hooks_and_threads_are_reported_as_a_risk(cli: Any) -> None:
     settings = cli.stage.home / ".config" / "clew" / "clew.toml"
     settings.parent.mkdir(parents=True)
     settings.write_text(
@@ -264,8 +264,8 @@ def test_permissions_all_of_hooks_and_threads_are_said_as_a_risk(cli: Any) -> No
     assert many == f"risk: 3 threads have permissions all (third, second, …): an agent there {runs}. {change}"
 
 
-def test_where_no_sandbox_can_be_made_that_is_said(both: Any) -> None:
-    """In a user namespace of its own, in which there may be no other."""
+def test_a_missing_sandbox_is_reported(both: Any) -> None:
+    """Runs in a user namespace that allows no further user namespaces."""
     forbid = "echo 0 > /proc/sys/user/max_user_namespaces && exec "
     command = f"{forbid}{sys.executable} -m clew.cli doctor --json"
     done = subprocess.run(

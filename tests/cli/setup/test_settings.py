@@ -1,4 +1,4 @@
-"""Names in the environment and in clew.toml that Clew does not know: said once on stderr, listed by `clew doctor`."""
+"""Unknown names in the environment and in clew.toml: one warning on stderr, and all listed by `clew doctor`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clew import config
 MODLE = "'CLEW_MODLE' (did you mean CLEW_MODEL?)"
 
 
-def test_a_command_says_it_once_and_does_its_work(cli: Any) -> None:
+def test_a_command_warns_once_and_does_its_work(cli: Any) -> None:
     (cli.stage.work / "clew.toml").write_text("timeuot = '5m'\nenableResume = true\n")
 
     asked = cli.run("ask", "-t", "t", "hello", "--json", CLEW_MODLE="sesame")
@@ -23,7 +23,7 @@ def test_a_command_says_it_once_and_does_its_work(cli: Any) -> None:
         assert "sesame" not in done.err + done.out
 
 
-def test_config_show_says_it_and_its_json_stays_whole(cli: Any) -> None:
+def test_config_show_warns_and_its_json_stays_valid(cli: Any) -> None:
     done = cli.run("config", "show", "--json", CLEW_MODLE="x", CLEW_CLAUDE_PATH="/old")
 
     assert (done.code, done.err) == (0, f"warning: environment: there is no variable {MODLE}.\n")
@@ -81,7 +81,7 @@ def test_doctor_lists_all_of_them(cli: Any) -> None:
     assert "3 problems" in text, "and what is wrong with the file is said once"
 
 
-def test_doctor_knows_a_variable_by_its_old_name_also_where_the_settings_are_wrong(cli: Any) -> None:
+def test_doctor_knows_the_old_name_of_a_variable_even_if_the_settings_are_wrong(cli: Any) -> None:
     cli.stage.clew_home.mkdir(mode=0o700)
     (cli.stage.clew_home / "clew.toml").write_text("colour = 'red'")
 
@@ -89,7 +89,7 @@ def test_doctor_knows_a_variable_by_its_old_name_also_where_the_settings_are_wro
         assert cli.run("doctor", **{name: "/nowhere/claude"}).code == 3
 
 
-def test_what_an_agents_tools_find_in_their_environment_is_all_known(both: Any) -> None:
+def test_no_warning_about_the_variables_that_an_agents_tools_get(both: Any) -> None:
     asked = both.run("ask", "--permissions", "all", '!tool Bash {"command": "env -0 > seen"}')
 
     assert asked.code == 0, asked.err

@@ -1,4 +1,4 @@
-"""The life of saved threads: listed by kind, age, size and cost, searched, put away, brought back, cleaned."""
+"""Saved threads: listed by kind, age, size and cost, searched, archived, restored and cleaned up."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def talk(cli: Any) -> Any:
 
 
 def change(stage: Stage, statement: str, **values: object) -> None:
-    """What only time or a crash would bring about."""
+    """Changes a row as only time or a crash would."""
     raw = sqlite3.connect(stage.clew_home / "clew.db", isolation_level=None)
     raw.execute("PRAGMA foreign_keys = ON")
     raw.execute(statement, values)
@@ -101,7 +101,7 @@ def test_a_search_shows_the_thread_the_turn_and_the_words_around_the_hit(talk: A
 
 
 @pytest.mark.parametrize("query", ['*** " (((', "'; DROP TABLE turns; -- nothing\u202ehere"])
-def test_rubbish_finds_nothing_and_says_so_in_one_line(cli: Any, query: str) -> None:
+def test_a_meaningless_search_finds_nothing_and_says_so_in_one_line(cli: Any, query: str) -> None:
     done = cli.run("threads", "search", query)
     assert (done.code, done.out) == (0, "")
     assert done.err.startswith("Nothing found for") and done.err.count("\n") == 1 and "\u202e" not in done.err
@@ -114,7 +114,7 @@ def test_control_characters_in_a_hit_are_made_visible(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_an_archived_thread_comes_back_whole_and_resumes(talk: Any) -> None:
+def test_an_archived_thread_is_restored_completely_and_resumes(talk: Any) -> None:
     before = talk.run("threads", "show", "talk", "--json").json
     done = talk.run("threads", "archive", "talk")
 
@@ -129,7 +129,7 @@ def test_an_archived_thread_comes_back_whole_and_resumes(talk: Any) -> None:
     back = talk.run("threads", "restore", "talk")
     assert back.code == 0 and "restored talk (4 turns); the next turn resumes" in back.err
     after = talk.run("threads", "show", "talk", "--json").json
-    assert after.pop("updated_at") > before.pop("updated_at"), "to be brought back is to be used"
+    assert after.pop("updated_at") > before.pop("updated_at"), "a restored thread counts as used"
     assert after == before
     assert len(talk.run("threads", "search", "login", "--json").json) == 2
     assert talk.run("ask", "-t", "talk", "And now?", "--json").json["session_resumed"] is True
@@ -216,7 +216,9 @@ def rows_that_are_none(content: dict[str, Any]) -> None:
     content["runs"] = [1, None, "x"]
 
 
-async def test_a_damaged_archive_is_refused_in_one_line_and_nothing_comes_back(scripted: Stage, tmp_path: Path) -> None:
+async def test_a_damaged_archive_is_refused_in_one_line_and_nothing_is_restored(
+    scripted: Stage, tmp_path: Path
+) -> None:
     harms: tuple[Callable[[dict[str, Any]], None], ...] = (
         wrong_schema,
         no_thread,
@@ -250,14 +252,14 @@ async def test_a_damaged_archive_is_refused_in_one_line_and_nothing_comes_back(s
         assert (await client.archives.restore("t")).turns == 2, "the whole one still comes back"
 
 
-def test_what_cannot_be_restored_is_said_in_one_line(cli: Any, tmp_path: Path) -> None:
+def test_what_cannot_be_restored_is_reported_in_one_line(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text("{")
     for given in (str(tmp_path / "bad.json"), "nobody", str(tmp_path)):
         done = cli.run("threads", "restore", given)
         assert done.code == 2 and "Traceback" not in done.err and len(done.err.splitlines()) <= 2
 
 
-async def test_a_file_from_elsewhere_brings_no_rights_along(scripted: Stage, tmp_path: Path) -> None:
+async def test_a_file_from_elsewhere_gets_no_extra_permissions(scripted: Stage, tmp_path: Path) -> None:
     async with scripted.open() as client:
         await ask(client, scripted, "t", "one", permissions="all", trust="project")
         archived = await client.archives.archive("t")
@@ -272,7 +274,7 @@ async def test_a_file_from_elsewhere_brings_no_rights_along(scripted: Stage, tmp
 
 
 @pytest.mark.rest
-def test_a_thread_of_that_name_comes_before_a_file_that_lies_here(talk: Any) -> None:
+def test_the_name_of_a_thread_wins_over_a_file_of_the_same_name(talk: Any) -> None:
     talk.run("threads", "archive", "talk")
     (talk.stage.work / "talk").write_text("notes of mine")
     refused = talk.run("threads", "restore", "./talk")
@@ -282,7 +284,7 @@ def test_a_thread_of_that_name_comes_before_a_file_that_lies_here(talk: Any) -> 
 
 
 @pytest.mark.rest
-def test_what_came_back_is_not_cleaned_away_again(talk: Any) -> None:
+def test_a_restored_thread_is_not_cleaned_up_at_once(talk: Any) -> None:
     age(talk.stage, "talk", 100)
     assert talk.run("threads", "export", "talk").code == 0
     assert talk.run("threads", "clean", "--older-than", "7d").code == 0
@@ -319,7 +321,7 @@ NOBODY = "~nosuchuser-of-this-machine/x"
     ],
     ids=" ".join,
 )
-def test_names_and_numbers_that_cannot_be_are_one_line(talk: Any, args: tuple[str, ...]) -> None:
+def test_impossible_names_and_numbers_are_refused_in_one_line(talk: Any, args: tuple[str, ...]) -> None:
     (talk.stage.work / "there").write_bytes(b"age-encryption.org/v1\n-> X25519 a\n")
     done = talk.run(*args)
     assert (done.code, done.out) == (2, ""), done.err
@@ -327,7 +329,7 @@ def test_names_and_numbers_that_cannot_be_are_one_line(talk: Any, args: tuple[st
 
 
 @pytest.mark.rest
-def test_a_row_of_a_list_is_one_line_whatever_is_in_it(talk: Any) -> None:
+def test_a_row_of_a_list_is_always_one_line(talk: Any) -> None:
     change(talk.stage, "UPDATE threads SET cwd = :cwd, kind = :kind", cwd="/a\nb\tc\x1b[2J", kind="wild\x1b[2J\n")
     out = talk.run("threads", "list", "--kind", "all").out
     assert len(out.splitlines()) == 2 and "\x1b" not in out
@@ -357,7 +359,7 @@ OPEN = (
 
 
 @pytest.mark.parametrize(("statement", "why"), [(QUEUED, "a prompt is queued"), (OPEN, "a question is open")])
-async def test_what_waits_keeps_its_thread(scripted: Stage, statement: str, why: str) -> None:
+async def test_a_waiting_run_or_question_keeps_its_thread(scripted: Stage, statement: str, why: str) -> None:
     async with scripted.open() as client:
         await ask(client, scripted, "old", "one")
         change(scripted, statement)
@@ -366,7 +368,7 @@ async def test_what_waits_keeps_its_thread(scripted: Stage, statement: str, why:
         assert cleaned.archived == () and why in cleaned.kept[0][1]
 
 
-async def test_a_job_under_way_keeps_its_thread_and_one_that_is_over_comes_back_with_it(scripted: Stage) -> None:
+async def test_an_active_job_keeps_its_thread_and_an_ended_one_is_restored_with_it(scripted: Stage) -> None:
     async with scripted.open() as client:
         await ask(client, scripted, "old", "one")
         change(
@@ -393,7 +395,7 @@ PAIR = (
 )
 
 
-async def test_the_two_threads_of_a_pair_go_and_come_back_together(scripted: Stage) -> None:
+async def test_the_two_threads_of_a_pair_are_archived_and_restored_together(scripted: Stage) -> None:
     async with scripted.open() as client:
         for name in ("one", "two"):
             await ask(client, scripted, name, name)
@@ -463,7 +465,7 @@ def test_without_arguments_clean_does_what_the_settings_say(talk: Any) -> None:
     assert not file.exists() and names(talk) == [] and len(archive_files(talk.stage)) == 1
 
 
-async def test_a_day_passes_between_two_clean_ups_whoever_makes_them(scripted: Stage) -> None:
+async def test_a_day_passes_between_two_clean_ups_of_any_processes(scripted: Stage) -> None:
     async with scripted.open(**{"retention.threads": "90d"}) as client:
         await ask(client, scripted, "old", "one")
         age(scripted, "old", 100)

@@ -1,4 +1,4 @@
-"""`clew threads push` and `pull` in a person's hands: every line says whose it is, and what was meant is found out."""
+"""`clew threads push` and `pull`: every line names its thread, and mistakes are explained."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.mark.rest
-async def test_name_that_nobody_has_keeps_no_other_thread_from_going(cli: Any, url: str) -> None:
+async def test_an_unknown_name_does_not_stop_the_other_threads(cli: Any, url: str) -> None:
     await put(cli.stage, "one", "two")
 
     pushed = cli.run("threads", "push", url, "one", "nope", "two", "--json")
@@ -49,7 +49,7 @@ async def test_name_that_nobody_has_keeps_no_other_thread_from_going(cli: Any, u
     assert (alone.code, alone.json["error"]["hint"]) == (2, "Did you mean one?")
 
 
-async def test_every_line_says_whose_it_is(cli: Any, url: str) -> None:
+async def test_every_line_names_its_thread(cli: Any, url: str) -> None:
     await put(cli.stage, "one", "two")
     secret = {"MY_TOKEN": "planted-0123456789"}
     async with cli.stage.open() as client:
@@ -67,7 +67,7 @@ async def test_every_line_says_whose_it_is(cli: Any, url: str) -> None:
 
 
 @pytest.mark.rest
-async def test_conflict_offers_a_line_that_can_be_pasted(cli: Any, url: str) -> None:
+async def test_a_conflict_suggests_a_command_that_can_be_pasted(cli: Any, url: str) -> None:
     await put(cli.stage, "t")
     cli.run("threads", "push", url, "t")
     cli.stage.clew_home = cli.stage.folder / "another-store"
@@ -95,7 +95,7 @@ async def test_one_ctrl_c_at_the_passphrase_is_enough(cli: Any, url: str) -> Non
         assert "Stopped." in terminal.end()[1]
 
 
-def test_store_that_does_not_answer_is_said_to_be_waited_for(cli: Any) -> None:
+def test_it_says_that_it_waits_for_a_remote_that_does_not_answer(cli: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         environ = {"AWS_ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}", "AWS_ALLOW_HTTP": "true"}
         credentials = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "c"}
@@ -115,7 +115,7 @@ def test_store_that_does_not_answer_is_said_to_be_waited_for(cli: Any) -> None:
         ("~/share", "file:///path"),
     ],
 )
-def test_mistyped_address_is_not_taken_for_a_name(cli: Any, word: str, meant: str) -> None:
+def test_a_mistyped_url_is_not_taken_for_a_name(cli: Any, word: str, meant: str) -> None:
     for way in ("push", "pull"):
         error = cli.run("threads", way, word, "t", "--json", CLEW_REMOTE_URL="file:///nowhere").json["error"]
         assert error["message"] == f"{word} is not a URL."
@@ -131,7 +131,7 @@ def test_mistyped_address_is_not_taken_for_a_name(cli: Any, word: str, meant: st
         ("file:///a folder/x", "%20"),
     ],
 )
-def test_wrong_address_is_said_again_with_what_is_wrong(url: str, hint: str) -> None:
+def test_a_wrong_url_is_repeated_with_what_is_wrong(url: str, hint: str) -> None:
     with pytest.raises(UsageError) as refused:
         ObjectStore(url)
     assert refused.value.message.startswith(f"{url} ")
@@ -141,13 +141,13 @@ def test_wrong_address_is_said_again_with_what_is_wrong(url: str, hint: str) -> 
 @pytest.mark.parametrize(
     "word", ["s3:/me:hunter2@b", "s3://me:hunter2@b/x", "s3://me:hunter2/x", "s3://b/x?sig=hunter2"]
 )
-def test_wrong_address_that_may_hold_a_secret_is_not(cli: Any, word: str) -> None:
+def test_a_wrong_url_that_may_contain_a_secret_is_not_repeated(cli: Any, word: str) -> None:
     refused = cli.run("threads", "push", word, "t")
     assert refused.code == 2
     assert "hunter2" not in refused.err
 
 
-def test_what_is_missing_or_too_much_is_named(cli: Any, url: str) -> None:
+def test_missing_and_superfluous_arguments_are_named(cli: Any, url: str) -> None:
     for args, message in (
         (("pull",), "No remote is named."),
         (("push", "t"), "No remote is named."),
@@ -161,7 +161,7 @@ def test_what_is_missing_or_too_much_is_named(cli: Any, url: str) -> None:
 
 
 @pytest.mark.parametrize(("scheme", "variable"), [("gs", "GOOGLE_"), ("az", "AZURE_"), ("s3", "AWS_")])
-def test_store_that_refuses_you_names_its_own_variables(scheme: str, variable: str) -> None:
+def test_a_remote_that_refuses_access_names_its_variables(scheme: str, variable: str) -> None:
     for words in ("status code: 403", "Account must be specified"):
         error = ObjectStore(f"{scheme}://team/x")._explain(ValueError(words))
         assert str(error.hint).count(variable) >= 1
@@ -169,7 +169,7 @@ def test_store_that_refuses_you_names_its_own_variables(scheme: str, variable: s
 
 
 @pytest.mark.rest
-async def test_signed_push_signed_export_and_who_must_have_signed(cli: Any, url: str, tmp_path: Path) -> None:
+async def test_signed_push_signed_export_and_required_signers(cli: Any, url: str, tmp_path: Path) -> None:
     key, other, settings = tmp_path / "key", tmp_path / "other", cli.stage.clew_home / "clew.toml"
     for each in (key, other):
         make = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", each.name, "-f", str(each)]

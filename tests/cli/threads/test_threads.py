@@ -1,4 +1,4 @@
-"""`clew threads`: what a person does to a conversation, and what that does to its session."""
+"""`clew threads`: changes to a conversation, and their effect on its session."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_show_says_why_a_turn_has_no_answer(talk: Any) -> None:
     assert text.count("(no answer") == 2
 
 
-def test_delete_counts_archived_turns_apart(talk: Any) -> None:
+def test_delete_counts_archived_turns_separately(talk: Any) -> None:
     talk.run("threads", "truncate", "talk", talk.turns("talk")[1]["id"])
 
     assert "would delete: talk (1 turn, 3 archived)" in talk.run("threads", "delete", "talk", "--dry-run").err
@@ -156,7 +156,7 @@ def test_list_finds_threads_by_what_was_said(talk: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.rest
-def test_list_says_what_is_going_on_and_what_it_cost(cli: Any) -> None:
+def test_list_shows_the_state_and_the_cost(cli: Any) -> None:
     cli.run("ask", "-t", "quiet", "one")
     daemon, [run, *_] = cli.daemon("!hang start", "second", "third", thread="busy")
     cli.api.wait_for_hanging(1)
@@ -174,7 +174,7 @@ def test_list_says_what_is_going_on_and_what_it_cost(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_show_says_what_is_still_to_come(cli: Any) -> None:
+def test_show_lists_queued_prompts_and_open_questions(cli: Any) -> None:
     cli.run("ask", "-t", "t", "one")
     text = cli.run("threads", "show", "t").out
     assert text.endswith("\nnext turn: Resumes the session and sends the new prompt alone.\n")
@@ -197,7 +197,7 @@ def test_a_thread_can_be_read_without_its_agent(talk: Any) -> None:
     assert "next turn: agents.claude.path is /nowhere/claude" in done.out
 
 
-def test_settings_of_a_thread_are_changed_and_said(talk: Any, tmp_path: Path) -> None:
+def test_settings_of_a_thread_are_changed_and_reported(talk: Any, tmp_path: Path) -> None:
     rubric = tmp_path / "rubric.md"
     rubric.write_text("Be brief.")
 

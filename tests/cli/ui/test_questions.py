@@ -1,4 +1,4 @@
-"""What the command line shows of a question: all of it, and nothing that acts; also of one that makes no sense."""
+"""How the command line shows a question: completely, without control characters, even if it is malformed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_permission_shows_every_field_of_the_input() -> None:
     assert question_lines(permission("odd", {})) == ["odd wants permission"]
 
 
-def test_what_does_not_fit_into_a_line_follows_and_what_is_cut_says_so() -> None:
+def test_long_values_follow_on_further_lines_and_say_if_they_are_cut() -> None:
     hidden = question_lines(permission("Bash", {"command": f"ls {'x' * 80}\nrm -rf ~"}))
     assert hidden[0].endswith("…")
     assert hidden[1:] == ["  command:", f"    ls {'x' * 80}", "    rm -rf ~"]
@@ -53,7 +53,7 @@ def test_what_does_not_fit_into_a_line_follows_and_what_is_cut_says_so() -> None
     assert (len(many), many[-1]) == (42, "  … 60 more fields")
 
 
-def test_characters_that_act_are_made_visible() -> None:
+def test_control_characters_are_made_visible() -> None:
     shown = "\n".join(
         question_lines(permission("Ba\u202esh", {"command": "a\u202eb\x1b[2K\u200b", "x\u2028y": "\u2066\r"}))
     )
@@ -63,7 +63,7 @@ def test_characters_that_act_are_made_visible() -> None:
 
 
 @pytest.mark.parametrize("questions", MALFORMED)
-def test_a_malformed_form_is_shown_as_it_came_and_answered_in_words(questions: Any) -> None:
+def test_a_malformed_form_is_shown_unchanged_and_answered_in_words(questions: Any) -> None:
     question = form(questions)
     assert not is_readable(question.input)
     assert question_lines(question)[0] == UNREAD
@@ -73,7 +73,7 @@ def test_a_malformed_form_is_shown_as_it_came_and_answered_in_words(questions: A
     assert answer_from(question, allow=None, message=None, answers=["blue"]).answers == {UNREADABLE: "blue"}
 
 
-def test_of_a_form_that_is_half_readable_the_rest_is_asked() -> None:
+def test_the_readable_part_of_a_form_is_asked() -> None:
     question = form([None, {"question": "Which?", "options": [None, "a", 5, {"label": None}, {"label": "b"}]}])
     assert not is_readable(question.input)
     [item] = form_questions(question.input)

@@ -1,4 +1,4 @@
-"""On a terminal: questions are put to the person, and a line says what goes on."""
+"""On a terminal: the user is asked questions, and a status line shows what the agent does."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_empty_line_is_no_answer_and_n_declines(cli: Any) -> None:
 
 
 @pytest.mark.parametrize("word", ["yes", "OK", "Sure"])
-def test_words_that_mean_yes_are_no_refusal(cli: Any, word: str) -> None:
+def test_words_that_mean_yes_are_not_a_refusal(cli: Any, word: str) -> None:
     terminal = cli.terminal("ask", TOUCH)
     terminal.read_until(ASKED)
     terminal.type(f"{word}\n")
@@ -135,12 +135,12 @@ def test_a_form_is_answered_by_numbers_and_by_own_words(both: Any) -> None:
     code, _ = terminal.end()
 
     assert code == 0
-    told = str(both.api.main_requests[-1].body)
-    assert "SQLite" in told
-    assert "API, Page" in told
+    printed = str(both.api.main_requests[-1].body)
+    assert "SQLite" in printed
+    assert "API, Page" in printed
 
 
-def test_what_the_agent_wrote_cannot_paint_over_the_question(cli: Any) -> None:
+def test_text_of_the_agent_cannot_overwrite_the_question(cli: Any) -> None:
     hidden = json.dumps({"command": "touch made\x1b[2K\x1b[1Aecho harmless"})
     terminal = cli.terminal("ask", f"!tool Bash {hidden}")
 
@@ -186,7 +186,7 @@ def test_the_end_of_input_at_a_question_declines(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_a_line_says_what_the_agent_does_and_leaves_the_answer_whole(cli: Any) -> None:
+def test_the_status_line_shows_what_the_agent_does_and_does_not_overwrite_the_answer(cli: Any) -> None:
     gate = cli.stage.work / "gate"
     os.mkfifo(gate)
     terminal = cli.terminal("ask", "--permissions", "all", '!tool Bash {"command": "cat gate"}')
@@ -236,14 +236,14 @@ def test_delete_asks_on_a_terminal(cli: Any) -> None:
 
 
 class Screen(io.StringIO):
-    """A terminal, as far as a writer looks."""
+    """A stream that looks like a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 @pytest.mark.parametrize("in_line", [False, True])
-def test_json_on_a_terminal_cannot_drive_it_and_is_the_same_value(
+def test_json_on_a_terminal_cannot_control_it_and_is_the_same_value(
     monkeypatch: pytest.MonkeyPatch, in_line: bool
 ) -> None:
     controls = [*range(0x20), *range(0x7F, 0xA0), 0x61C, 0x200B, 0x200E, 0x200F, *range(0x2028, 0x202F)]

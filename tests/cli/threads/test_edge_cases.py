@@ -1,4 +1,4 @@
-"""Saved threads in a person's hands: nothing goes unsaid, and nothing by halves."""
+"""Commands on saved threads: every effect is reported, and each is complete or not done at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAY_S = 86_400.0
 
 
 async def put(stage: Stage, *threads: Thread, pair: str | None = None) -> None:
-    """Threads with one turn each, as if said long ago; the first two of them may be a pair's."""
+    """Stores threads with one old turn each; the first two may belong to a pair."""
 
     def make(store: Store) -> None:
         with store.transaction():
@@ -47,7 +47,7 @@ def archive_files(stage: Stage) -> list[Path]:
     return sorted((stage.clew_home / "archive").glob("*.json"))
 
 
-async def test_deleting_one_thread_of_a_pair_puts_both_away_and_says_so(cli: Any) -> None:
+async def test_deleting_one_thread_of_a_pair_deletes_both_and_says_so(cli: Any) -> None:
     await put(cli.stage, *a_couple(), pair="two")
 
     planned = cli.run("threads", "delete", "pair-two-worker", "--dry-run")
@@ -66,7 +66,7 @@ async def test_deleting_one_thread_of_a_pair_puts_both_away_and_says_so(cli: Any
 
 
 @pytest.mark.rest
-async def test_a_pair_is_put_away_and_leaves_by_its_own_name(cli: Any) -> None:
+async def test_a_pair_is_archived_and_deleted_by_its_own_name(cli: Any) -> None:
     await put(cli.stage, *a_couple(), pair="two")
     both = {"pair-two-instructor", "pair-two-worker"}
 
@@ -95,7 +95,7 @@ async def test_an_open_question_of_a_run_that_is_over_keeps_a_thread_from_the_ar
         thread = await client.thread("t", cwd=scripted.work)
         await (await thread.ask("one"))
         raw = sqlite3.connect(scripted.clew_home / "clew.db", isolation_level=None)
-        raw.execute(  # only a crash would bring it about
+        raw.execute(  # only a crash would leave it so
             "INSERT INTO questions (run_id, id, thread_id, tool, input, is_form, state, asked_at)"
             " SELECT id, 'q', thread_id, 'AskUserQuestion', '{}', 1, 'open', 1 FROM runs"
         )
@@ -106,7 +106,7 @@ async def test_an_open_question_of_a_run_that_is_over_keeps_a_thread_from_the_ar
         assert await client.threads() == []
 
 
-async def test_restoring_several_begins_only_when_all_are_found(cli: Any) -> None:
+async def test_restoring_several_threads_starts_only_when_all_are_found(cli: Any) -> None:
     await put(cli.stage, a_thread("1", "a"), a_thread("2", "b"))
     archived = cli.run("threads", "archive", "a", "b", "--json").json
     assert [(one["thread"], one["turns"]) for one in archived] == [("a", 1), ("b", 1)]
@@ -117,13 +117,13 @@ async def test_restoring_several_begins_only_when_all_are_found(cli: Any) -> Non
 
     Path(archived[1]["archive"]).write_text("{")
     halfway = cli.run("threads", "restore", "a", archived[1]["archive"])
-    assert (halfway.code, halfway.err.splitlines()[0][:10]) == (2, "restored a"), "what came back is told"
+    assert (halfway.code, halfway.err.splitlines()[0][:10]) == (2, "restored a"), "what was restored is reported"
 
 
-async def test_a_clean_up_that_is_stopped_says_how_much_is_done(cli: Any) -> None:
+async def test_a_clean_up_that_is_stopped_says_how_much_was_done(cli: Any) -> None:
     await put(cli.stage, *(a_thread(f"id-{number}", f"thread-{number}") for number in range(200)))
     process = cli.start("threads", "clean", "--older-than", "7d")
-    fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)  # it cannot get far ahead of who reads
+    fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)  # so that it cannot get far ahead of the reader
     first = process.stderr.readline().decode()
     assert first.startswith("archived thread-0 (chat, 1 turn): ")
 
@@ -162,7 +162,7 @@ async def test_renaming_and_setting_print_the_thread_as_it_is_now(cli: Any) -> N
 
 
 @pytest.mark.parametrize("width", [100, 80, 60, 40])
-async def test_a_table_fits_the_terminal_and_leaves_names_whole(cli: Any, width: int) -> None:
+async def test_a_table_fits_the_terminal_and_does_not_cut_names(cli: Any, width: int) -> None:
     folder = "/home/someone/projects/shop/線と線/the-inner-part-of-it"
     now = time.time()
     await put(cli.stage, *(a_thread(f"{n}", f"fix-login-page-{n}", cwd=folder, updated_at=now) for n in range(2)))
@@ -179,13 +179,13 @@ async def test_a_table_fits_the_terminal_and_leaves_names_whole(cli: Any, width:
     assert all(row.endswith(folder) for row in piped[1:]), "a pipe gets all"
 
 
-def test_what_is_cut_is_as_wide_as_it_may_be() -> None:
+def test_a_cut_cell_fills_its_column() -> None:
     assert (cells("線x"), cells("e\u0301")) == (3, 1)
     assert (cut("abcdef", 4), cut("abcdef", 4, True), cut("abcd", 4)) == ("abc…", "…def", "abcd")
     assert cut("線線線", 4) == "線…", "half a character cannot be drawn"
 
 
-def test_settings_are_shown_as_one_writes_them(cli: Any) -> None:
+def test_settings_are_shown_as_they_are_written(cli: Any) -> None:
     shown = cli.run("config", "show", CLEW_TIMEOUT="5400").out
     assert re.search(r"^retention\.archives +30d +default$", shown, re.MULTILINE)
     assert re.search(r"^timeout +1h30m ", shown, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""A daemon in small: asks prompts that outlast it, says the ids of their runs, and lives until they have ended."""
+"""A small daemon: asks prompts that outlive it, prints the ids of their runs, and exits when the runs have ended."""
 
 from __future__ import annotations
 
