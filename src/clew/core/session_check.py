@@ -25,10 +25,11 @@ NO_LIMIT = 10**12
 
 
 class Utterance(Record):
-    """A prompt, or all that the agent answered to it."""
+    """A prompt in a session, or the whole answer to it."""
 
     role: Role
     text: str
+    message_id: str | None = None  # the agent's own id of an answer's last entry
 
 
 class ShownThread(Record):

@@ -211,9 +211,7 @@ class LiveAttempt:
                 return None
             if self._finished or self.process.exit_status is not None:
                 if now - self._last_output_at > self.settings.exit_s:
-                    return (
-                        None  # the agent hangs; or it has exited, and a process that it started holds its output open
-                    )
+                    return None  # the agent hangs; or it has exited, and a child of it holds its output open
                 continue
             if await self.stop.is_cancelled_so_far():
                 return StopReason.CANCELLED

@@ -1,1 +1,1 @@
-"""The end of a run: the answer, the pin, the figures and the error that the caller gets."""
+"""The end of a run: the answer, the pin, usage and cost, and the error that the caller gets."""

@@ -1,4 +1,4 @@
-"""The end of a run, stored once: whatever dies next, and whatever breaks in the very commit (ADR 32)."""
+"""Stores the end of a run exactly once, even if a process dies or the connection breaks during the commit (ADR 32)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class EndOfRun:
         self.is_left_to_recovery = False  # the end could not be stored
 
     async def store_attempt(self, plan: AttemptPlan, end: AttemptEnd) -> None:
-        """The end of an attempt that another one follows."""
+        """Stores the end of an attempt that is followed by another attempt."""
 
         def write(store: Store) -> None:
             self._leases.fence(store)
@@ -44,7 +44,7 @@ class EndOfRun:
         await self._store.atomically(write, is_stored)
 
     async def conclude(self, plan: AttemptPlan, end: AttemptEnd, status: RunStatus) -> FinishedRun:
-        """The end of the last attempt, and of the run."""
+        """Stores the end of the last attempt, and of the run."""
         passed("outcome_known")
         async with self._journal.taking() as unstored:
             finished, last = await self._store.atomically(
@@ -58,8 +58,8 @@ class EndOfRun:
     def _write(
         self, store: Store, plan: AttemptPlan, end: AttemptEnd, status: RunStatus, unstored: Sequence[JournalEntry]
     ) -> tuple[FinishedRun, list[JournalEntry]]:
-        """The last events and the release of the leases are part of the transaction. So whatever dies next, a run that
-        has ended has its last event, and does not keep the next run of its thread waiting."""
+        """Stores the last events and releases the leases in the same transaction. So a run that has ended always has
+        its last event and never blocks the next run of its thread, even if this process dies next."""
         self._leases.fence(store)
         finished, warning = self._results.store_run(store, plan, end, status)
         run = finished.run
@@ -74,14 +74,14 @@ class EndOfRun:
         return store.runs.require(self._run.id).status not in LIVE
 
     async def fail(self, status: RunStatus, outcome: Outcome, error: ClewError) -> FinishedRun:
-        """An end that no agent had a part in."""
+        """Stores the end of a run that failed outside of an attempt."""
         try:
             await self._journal.flush()
             run, last = await self._store.atomically(
                 lambda store: self._write_failure(store, status, outcome, error), self._is_over
             )
             await self._journal.stored([last])
-        except (ClewError, IllegalStatus):  # the store failed, or the run is another process's by now
+        except (ClewError, IllegalStatus):  # the store failed, or another process has the run now
             self.is_left_to_recovery = True
             run = replace(self._run, status=status, error=error.message)
         return FinishedRun(run, self._results.answer.text, error)
@@ -90,7 +90,7 @@ class EndOfRun:
         self, store: Store, status: RunStatus, outcome: Outcome, error: ClewError
     ) -> tuple[Run, JournalEntry]:
         if self._leases.has_fence:
-            self._leases.fence(store)  # else the process that took the thread over stores how the run ended
+            self._leases.fence(store)  # raises if another process took the thread over: that process stores the end
         now = self._results.context.clock()
         run = store.runs.update(self._run.id, status=status, outcome=outcome, error=error.message, ended_at=now)
         [last] = self._journal.numbered(RunEnded(status, outcome, message=error.message))
@@ -98,9 +98,10 @@ class EndOfRun:
         return run, last
 
     def leave_to_recovery(self, error: StoreError) -> FinishedRun:
-        """The store failed, not the run: nothing of its end is stored, and recovery ends it, as after a crash.
+        """The store failed, not the run. Nothing of the run's end is stored, and recovery ends it, as after a crash.
 
-        A prompt that no agent was sent stays queued, what the agent said is kept, and an open question stays open.
+        A prompt that was not sent to an agent stays queued, what the agent said is kept, and an open question stays
+        open.
         """
         self.is_left_to_recovery = True
         run = replace(self._run, status=RunStatus.INTERRUPTED, error=error.message)

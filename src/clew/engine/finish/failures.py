@@ -1,4 +1,4 @@
-"""The end of an attempt as the error that the caller gets: what happened, and what to do about it."""
+"""The error that the caller gets when an attempt fails. It says what happened, and what to do about it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def interrupted(message: str | None = None) -> AgentFailed:
 
 
 def error_of_run(run: Run) -> AgentError | None:
-    """The same for a run that is over, as far as the store tells."""
+    """The error of a run that has ended, as far as the store tells."""
     if run.status is RunStatus.ANSWERED:
         return None
     if run.status is RunStatus.INTERRUPTED:

@@ -1,6 +1,6 @@
-"""What an attempt came to, as it is stored: the answer as a turn, the pin by the outcome table, the run's figures.
+"""Stores the result of an attempt: the answer as a turn, the pin by the outcome table, the run's usage and cost.
 
-All of it runs in the store's thread inside one transaction: either all of it is stored or none.
+All of it runs in the store's thread inside one transaction: either everything is stored or nothing.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from clew.engine.settings import RuntimeContext
 from clew.errors import AgentError, ClewError, UsageLimit
 from clew.store.store import Store
 
-FOUND_IN_MID_TURN = frozenset({Outcome.POISONED, Outcome.OVERFLOW})  # a tool may have run before that
+FOUND_IN_MID_TURN = frozenset({Outcome.POISONED, Outcome.OVERFLOW})  # a tool may have run before the failure
 
 
 class FinishedRun(Record):
-    """A run that has ended, with what the agent said. `error` is None when it answered."""
+    """A run that has ended, with what the agent said. `error` is None if the agent answered."""
 
     run: Run
     text: str
@@ -41,24 +41,24 @@ class FinishedRun(Record):
 
 
 class RunResults:
-    """Of one run, over all its attempts."""
+    """The results of one run, over all its attempts."""
 
     def __init__(self, run: Run, adapter: Adapter, context: RuntimeContext, answer: AnswerBuilder) -> None:
         self.run = run
         self.adapter = adapter
         self.context = context
         self.answer = answer
-        self.plan: AttemptPlan  # of the current attempt
-        self.model = run.model  # None: as the agent reports it
-        self.session_id: str | None = None  # of the current attempt, where the agent chooses the ids of its sessions
-        self._spent: dict[str, tuple[Usage, float]] = {}  # by attempt, because a transaction may be tried again
+        self.plan: AttemptPlan  # the plan of the current attempt
+        self.model = run.model  # None until the agent reports it
+        self.session_id: str | None = None  # the current attempt's, if the agent chooses the ids of its sessions
+        self._spent: dict[str, tuple[Usage, float]] = {}  # by attempt id, because a transaction may be repeated
 
     def attempt_began(self, plan: AttemptPlan) -> None:
         self.plan = plan
         self.session_id = None
 
     def session_started(self, event: SessionStarted) -> bool:
-        """True: the agent chose the session's id itself, and `store_session` is to store it."""
+        """True: the agent chose the session's id itself, and the caller must call `store_session`."""
         self.model = self.model or event.model or None
         in_place = self.plan.attempt.resumed and self.plan.launch.fork_of is None
         if self.plan.abilities.choose_id or in_place:
@@ -67,7 +67,7 @@ class RunResults:
         return True
 
     def store_session(self, store: Store) -> None:
-        """From now on the session's file can be found, whatever dies next."""
+        """Stores the id that the agent chose, so that the session's file can be found after a crash."""
         pin = self._pin(self.plan)
         store.pins.save(pin)
         store.runs.update_attempt(self.plan.attempt.id, session_id=pin.session_id)
@@ -77,7 +77,7 @@ class RunResults:
         return replace(plan.pin, session_id=SessionId(self.session_id)) if self.session_id else plan.pin
 
     def tool_called(self, end: AttemptEnd) -> bool:
-        """According to the session's file: the stream may leave out a tool that was stopped half-way."""
+        """Whether a tool was called, by the session's file: the stream may leave out a tool that was interrupted."""
         if end.outcome not in FOUND_IN_MID_TURN or not self.plan.abilities.session_files:
             return False
         return tool_called(self.adapter, self._pin(self.plan))
@@ -85,7 +85,7 @@ class RunResults:
     def store_run(
         self, store: Store, plan: AttemptPlan, end: AttemptEnd, status: RunStatus
     ) -> tuple[FinishedRun, Warned | None]:
-        """After the last attempt."""
+        """Stores the end of the last attempt and of the run."""
         now = self.context.clock()
         answer = self._answer_turn(end, now)
         pin, warning = self.store_attempt(store, plan, end, answer)
@@ -118,7 +118,7 @@ class RunResults:
     def store_attempt(
         self, store: Store, plan: AttemptPlan, end: AttemptEnd, answer: Turn | None = None
     ) -> tuple[Pin, Warned | None]:
-        """After every attempt: moves the pin by the outcome table and ends the attempt."""
+        """Stores the end of an attempt, and moves the pin by the outcome table."""
         now = self.context.clock()
         self._count(store, plan, end)
         store.runs.update_attempt(
@@ -146,8 +146,8 @@ class RunResults:
         return pin, warning
 
     def _limited(self, plan: AttemptPlan, pin: Pin, end: AttemptEnd, now: float) -> Pin:
-        """A usage limit is the account's: the run does not count as a resume, and the session does not age until the
-        limit resets."""
+        """A usage limit is not the session's fault: the run does not count as a resume, and the session does not age
+        until the limit resets."""
         from clew.core.runs.limits import reset_time
 
         resets_at = reset_time(end.result.diagnosis.resets_at, now)
@@ -155,9 +155,9 @@ class RunResults:
         return replace(pin, resume_count=count, used_at=max(now, resets_at or now))
 
     def _confirmed(self, plan: AttemptPlan, pin: Pin, answer: Turn | None) -> tuple[Pin, Warned | None]:
-        """A success counts for the pin only when the session's file holds both prompt and answer (law 4).
+        """A success counts for the pin only if the session's file holds both prompt and answer (law 4).
 
-        An answer that the file lacks is not absorbed: the next turn sends it as catch-up, or is fresh.
+        An answer that is not in the file is not absorbed: the next turn sends it as catch-up, or is fresh.
         """
         if not plan.abilities.session_files:
             observed = Observed(exists=True, holds_pending=True, answer_text=answer.text if answer is not None else "")
@@ -233,7 +233,7 @@ class RunResults:
         return failures.interrupted() if status is RunStatus.INTERRUPTED else failures.error_of(end, self.adapter.name)
 
     def _estimate(self, plan: AttemptPlan, end: AttemptEnd) -> dict[str, float | int]:
-        """What sending the transcript would have cost. A fresh turn sent it, so there it is the cost itself."""
+        """An estimate of the cost with the transcript. A fresh turn has sent it, so its estimate is its own cost."""
         other = self.usage
         if plan.attempt.resumed:
             requests = end.result.requests
@@ -245,7 +245,7 @@ class RunResults:
         return {"estimate_usd": cost_usd, "estimate_new_tokens": other.new_tokens}
 
     def _plain_resume(self, store: Store, spent: dict[str, Any], end: AttemptEnd) -> dict[str, float | int]:
-        """What a plain `--resume` on every turn would have cost, where the agent reports enough to tell."""
+        """An estimate of the cost with a plain `--resume` on every turn, if the agent reports enough for it."""
         requests = end.result.requests
         if requests is None:
             return {}
@@ -258,7 +258,7 @@ class RunResults:
         }
 
     def _keep_model(self, store: Store, now: float) -> None:
-        """The first run's model becomes the thread's; an agent's default model is kept once it is known."""
+        """Stores the first run's model as the thread's, and the agent's default model once it is known."""
         if self.model is None:
             return
         thread = store.threads.require_by_id(self.run.thread_id)

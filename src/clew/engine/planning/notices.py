@@ -25,10 +25,10 @@ GIT_FILE_CHARS = 4096  # of a work tree's `.git` file, which names the repositor
 
 
 class UnloadedRules(Record):
-    """Files that the plain CLI would show to the model, and Clew does not."""
+    """Files that the agent's own CLI would show to the model, and Clew does not."""
 
     agent: str
-    files: tuple[Path, ...]  # the nearest first
+    files: tuple[Path, ...]  # those nearest to the work directory first
 
 
 def taken_over_key(thread_id: str) -> str:
@@ -37,11 +37,11 @@ def taken_over_key(thread_id: str) -> str:
 
 
 def unloaded_rules(adapter: Adapter, thread: Thread, config_dir: str) -> UnloadedRules | None:
-    """Reads names on the disk, no contents. None: there are no rules, or they are loaded."""
+    """Looks for files by name, without reading them. None: there are no rules, or they are loaded."""
     if thread.trust is Trust.PROJECT or not kind_of(thread).loads_rules:
         return None
     files: list[Path] = []
-    with suppress(OSError):  # no run fails because a folder cannot be read
+    with suppress(OSError):  # an unreadable folder is no reason to fail a run
         files.extend(adapter.project_rules(config_dir, thread.cwd))
     return UnloadedRules(adapter.name, tuple(files)) if files else None
 

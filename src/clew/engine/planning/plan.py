@@ -1,7 +1,8 @@
-"""From a request to a stored decision: history, pins and the session's file are read, `decide` decides, all is stored.
+"""From a request to a stored decision: reads history, pins and the session's file, calls `decide`, stores the result.
 
-It runs in the store's thread. The thread's lease is held by then, so nobody else moves its pins. The transaction at the
-end stores prompt turn, decision, attempt and provisional pin together, before any process exists (law 4).
+It runs in the store's thread. The run holds the thread's lease by then, so no other process moves the thread's pins.
+The transaction at the end stores prompt turn, decision, attempt and provisional pin together, before the agent's
+process exists (law 4).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from clew.store.store import Store
 
 
 class AttemptPlan(Record):
-    """An attempt about to start."""
+    """An attempt that is about to start."""
 
     request: DecisionRequest
     history: History
@@ -49,7 +50,7 @@ class AttemptPlan(Record):
     attempt: Attempt
     launch: LaunchProfile
     abilities: Abilities
-    used_before: Usage = NO_USAGE  # the session's running total, for an agent that reports no other
+    used_before: Usage = NO_USAGE  # the session's running total, for an agent that reports only that
     warnings: tuple[Warned, ...] = ()  # what the user should know before the agent starts
 
 
@@ -59,13 +60,13 @@ class Planner(Record):
     runtime: Runtime
     policy: Policy
     context: RuntimeContext
-    turn: TurnRequest  # as the host asked for it
+    turn: TurnRequest
     run: Run
-    fence: Callable[[Store], None]  # raises, inside a transaction, when another process took the thread over
+    fence: Callable[[Store], None]  # called inside a transaction; raises if another process took the thread over
     drafted: Callable[[AttemptPlan], object] = lambda plan: None  # called with every plan before its commit
 
     def first(self, store: Store) -> AttemptPlan:
-        """The run's first attempt. From here on the run has started, and its prompt cannot be changed."""
+        """Plans the run's first attempt. From here on the run has started, and its prompt cannot be changed."""
         thread = self.turn.thread
         with store.transaction():
             self.fence(store)
@@ -89,7 +90,7 @@ class Planner(Record):
             return self._commit(store, case.request, case.history, decision, number=1, warnings=warnings)
 
     def preview(self, store: Store, run: Run) -> tuple[DecisionCase, Decision]:
-        """What would be sent now. Stores nothing."""
+        """The decision that would be made now. Stores nothing."""
         case = self._case(store, run)
         decision = decide(case)
         if self.turn.fresh_because is not None and isinstance(decision, Fresh) and self.turn.options.fresh_session:
@@ -122,9 +123,9 @@ class Planner(Record):
     def _settled(
         self, pins: tuple[Pin, ...], request: DecisionRequest, history: History
     ) -> tuple[tuple[Pin, ...], Observed]:
-        """The pins, settled by their session files, and what was observed of the one that this turn would resume.
+        """The pins, with the one that this turn would resume settled by its session file; and what that file shows.
 
-        A copy of a borrowed session whose making was cut off is passed over: it can be made once more.
+        A copy of a borrowed session that was interrupted while it was made is skipped: it can be made again.
         """
         pin = candidate(pins, request.agent, request.model)
         if pin is None:
@@ -139,12 +140,12 @@ class Planner(Record):
         return tuple(settled if known.id == pin.id else known for known in pins), observed
 
     def can_shorten(self, plan: AttemptPlan) -> bool:
-        """A transcript that is cut to fit would differ from the attempt's own prompt."""
+        """Whether a shorter transcript would differ from the prompt of this attempt."""
         cut = fresh(plan.request, plan.history, with_shorter_transcript(self.policy), Reason.OVERFLOW)
         return cut.prompt != plan.decision.prompt
 
     def fallback(self, store: Store, before: AttemptPlan, reason: Reason, policy: Policy) -> AttemptPlan:
-        """The run's second and last attempt: fresh, with the whole transcript."""
+        """Plans the run's second and last attempt: a fresh session with the whole transcript."""
         decision = fresh(before.request, before.history, policy, reason)
         with store.transaction():
             self.fence(store)
@@ -233,7 +234,7 @@ class Planner(Record):
         borrowed = pin.borrowed_at is not None
         if not borrowed and not (self.turn.fork and self.abilities.fork):
             return pin
-        # The copy's running cost starts at the owner's, which may have used the session since it was lent.
+        # The copy's running cost starts at the owner's, who may have used the session since it was borrowed.
         owner = store.pins.of_session(pin.session_id, retired=True) if borrowed else None
         return replace(
             pin,
@@ -258,7 +259,7 @@ def runtime_of(adapter: Adapter, binary: Binary, can: Abilities, context: Runtim
 
 
 def prompt_turn(run: Run, at: float) -> Turn:
-    """The user turn of a run, made when it joins the history."""
+    """The user turn of a run. It is made when the run starts."""
     return Turn(
         id=run.prompt_turn_id,
         role=Role.USER,

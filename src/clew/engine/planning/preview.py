@@ -1,4 +1,4 @@
-"""What the next turns would be, decided as they will be. Stores nothing."""
+"""The decisions that would be made about the next turns. Stores nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clew.store.store import Store
 if TYPE_CHECKING:
     from clew.engine.engine import Engine
 
-AT_ONCE = 25  # so many are decided in one call, so that others can use the store in between
+BATCH_SIZE = 25  # turns per call, so that other callers can use the store in between
 
 
 async def preview(engine: Engine, request: TurnRequest) -> Decision:
@@ -29,7 +29,7 @@ async def preview(engine: Engine, request: TurnRequest) -> Decision:
 
 
 async def sessions(engine: Engine, requests: Sequence[TurnRequest]) -> list[SessionId | None]:
-    """The session that each of these turns would resume, all of one agent; None: a fresh one. Makes no prompts."""
+    """The session that each turn would resume (None: a fresh one). All are of one agent. Builds no prompts."""
     if not requests:
         return []
     [agent] = {request.agent for request in requests}
@@ -39,8 +39,8 @@ async def sessions(engine: Engine, requests: Sequence[TurnRequest]) -> list[Sess
         return [planner.session(store, run) for planner, run in (plan(store, request) for request in some)]
 
     found: list[SessionId | None] = []
-    for first in range(0, len(requests), AT_ONCE):
-        some = requests[first : first + AT_ONCE]
+    for first in range(0, len(requests), BATCH_SIZE):
+        some = requests[first : first + BATCH_SIZE]
         found += await engine.store.call(lambda store, some=some: look(store, some))  # type: ignore[misc]
     return found
 

@@ -1,1 +1,1 @@
-"""Agent processes: started below a parent of their own, framed, found again and ended."""
+"""Agent processes: how they are started, read, found again after a crash, and ended."""

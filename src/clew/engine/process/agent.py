@@ -1,4 +1,4 @@
-"""One agent process: spawned in its own group, written to, read to the end, ended with all that it started."""
+"""One agent process: spawned in its own process group, written to, read to the end, and ended with all its children."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ STDERR_CHARS = 8_000
 
 
 class AgentProcess:
-    """Reads lines (one that is too long is skipped), keeps the tail of stderr, closes stdin when told.
+    """An agent's process, its input and its output.
 
-    Whoever spawns it must call `end`, also when cancelled: nothing that the process started may outlive it.
+    The caller that spawns it must call `end`, even when cancelled: nothing that the process started may outlive it.
     """
 
     def __init__(self, launched: Launched, mark: str, environ: Mapping[str, str]) -> None:
@@ -55,7 +55,7 @@ class AgentProcess:
         return self._launched.exit_status
 
     async def send(self, line: bytes) -> None:
-        """Writes a line. That the agent has exited is noticed by its end, not here."""
+        """Writes a line. If the agent has exited, nothing happens: its exit is noticed elsewhere."""
         stdin = self._launched.stdin
         if stdin.is_closing():
             return
@@ -67,7 +67,7 @@ class AgentProcess:
         self._launched.stdin.close()
 
     async def lines(self) -> AsyncIterator[bytes | SkippedLine]:
-        """Every line of stdout to the end, with an unfinished last one."""
+        """Every line of stdout, including an unfinished last one. A line that is too long is skipped."""
         framer = LineFramer()
         while chunk := await self._launched.stdout.read(CHUNK):
             for line in framer.feed(chunk):
@@ -77,30 +77,30 @@ class AgentProcess:
 
     async def wait(self) -> int:
         status = await self._launched.wait()
-        # A tool's child may hold stderr open as long as it lives: what has come by now is enough. The task is not
-        # awaited: `end` cancels it, and whoever awaited it would be cancelled with it.
+        # A child process of a tool may hold stderr open while it lives: what was read by now is enough. The task is not
+        # awaited, because `end` cancels the task, which would raise CancelledError here.
         await asyncio.wait({self._stderr_task}, timeout=0.2)
         return status
 
     @property
     def stderr_tail(self) -> str:
-        """Without secrets: it is stored, shown and logged."""
+        """The end of stderr, without secrets, because it is stored, shown and logged."""
         text = b"".join(self._stderr).decode("utf-8", "replace")
         if self._stderr_is_cut:
-            text = text.partition("\n")[2] or text  # the cut line may hold half a secret, which is not recognised
+            text = text.partition("\n")[2] or text  # the cut line may hold half a secret, which would not be recognised
         return self.without_secrets(text)[-STDERR_CHARS:].strip()
 
     def without_secrets(self, text: str) -> str:
-        """Without the values that the agent's environment holds, and without what looks like a secret."""
+        """The text without secret values of the agent's environment, and without what looks like a secret."""
         if not text:
             return text
-        from clew.core.secrets.redaction import blank, find_secrets, secret_values  # only needed for errors
+        from clew.core.secrets.redaction import blank, find_secrets, secret_values  # loaded only for errors
 
         values = secret_values(self._environ.items(), os.path.lexists)
         return blank(text, find_secrets(text, values))[0]
 
     async def end(self, *, grace_s: float) -> None:
-        """Ends the process and all that it started, orphans too. Safe to call when all have ended already."""
+        """Ends the process and everything that it started, including orphans. It may be called again."""
         try:
             root = self.pid if self.exit_status is None else None
             if not self._launched.is_alone:
@@ -121,6 +121,6 @@ class AgentProcess:
 
 
 def check_work_dir(path: str) -> None:
-    """Raises UsageError when a link was put in the place of the directory that was chosen: it may lead anywhere."""
+    """Raises UsageError if the chosen directory was replaced by a symbolic link, which may lead anywhere."""
     if os.path.realpath(path) != path or not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for odd names
         raise UsageError(f"{path} is no longer the same directory.", hint="Name the thread's directory with --cwd.")

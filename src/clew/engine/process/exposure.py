@@ -1,4 +1,4 @@
-"""Which agents can read Clew's own folder, and what to do about it. Each finding is a line for `clew doctor`."""
+"""Finds the agents that can read Clew's own folder. Each finding is a line of `clew doctor` that says what to do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OR_ANOTHER_USER = "or run Clew's agents as another user"
 
 
 async def risks(engine: Engine, agents: Iterable[str], permissions: str, hooks: HookSettings) -> list[str]:
-    """`permissions`: those of a new thread."""
+    """`permissions` are those that a new thread gets."""
     if not engine.settings.hidden:
         return [f"hide_home is off, so agents can read {WHAT}. Set hide_home = true."]
     found = []

@@ -1,10 +1,10 @@
-"""The family of an attempt: all processes that belong to it, found and ended.
+"""The family of an attempt: finds and ends all processes that belong to it.
 
-An agent's tools start processes in sessions of their own, so the agent's process group does not hold them. When the
-agent dies they become orphans, and no chain of parents leads to them. So every attempt has a mark in its environment,
-which everything that it starts inherits; and on Linux the process above the agent has the mark in its name. Mark, name
-and parents together find the whole family, also for another Clew that cleans up after a crash. Pids are reused: so the
-start time is recorded with each.
+An agent's tools start processes in sessions of their own, so the agent's process group does not contain them. When the
+agent dies they become orphans, and no chain of parents leads to them. So every attempt puts a mark into its
+environment, which all its processes inherit; and on Linux the parent process of the agent has the mark in its name.
+Mark, name and parents together identify the whole family, also for another Clew that cleans up after a crash. Pids are
+reused, so each is recorded with the start time of its process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HAS_PROC = (_PROC / "self" / "stat").exists()
 class Process(Record):
     pid: int
     parent: int
-    started: float  # in units of this machine; only compared for equality
+    started: float  # in units of this machine: only comparisons make sense
     state: str  # "Z": it has ended and waits to be reaped
     name: str = ""
 
@@ -46,14 +46,14 @@ def is_alive(pid: int, started: float | None) -> bool:
 
 
 def launcher_name(mark: str) -> str:
-    """Of the process above an agent, which does not have its environment (launcher.py). At most 15 characters."""
+    """The name of an agent's parent process (launcher.py), which lacks the marked environment. At most 15 bytes."""
     return f"clew-{hashlib.blake2b(mark.encode(), digest_size=5).hexdigest()}"
 
 
 def family(mark: str, root: int | None = None, since: float | None = None) -> list[Process]:
     """Every live process that has the mark or descends from one that has it, or from `root`; parents first.
 
-    `since` is when the first of them started: older processes are not looked at.
+    `since` is the start time of the first of them: older processes are ignored.
     """
     table = {
         process.pid: process
@@ -74,12 +74,12 @@ def family(mark: str, root: int | None = None, since: float | None = None) -> li
 async def end_family(
     mark: str, root: int | None = None, since: float | None = None, *, grace_s: float, orphaned: bool = False
 ) -> int:
-    """Ends the agent (`root`) first, and the others when it is gone. Returns how many there were.
+    """Ends the agent (`root`) first, and then the other processes. Returns how many there were.
 
-    An agent that sees its tool die reports that to the model and keeps working: so it ends before its tools. It gets
-    a TERM and time (`grace_s`) to save what it knows. `orphaned`: its owner has died and no further step of it is
-    wanted, so it is killed at once. Tools always get a TERM first, because they may hold locks. What is left after
-    `grace_s` is killed; when this is cancelled, at once.
+    An agent that sees its tool die reports that to the model and keeps working, so the agent ends before its tools. It
+    gets a SIGTERM and time (`grace_s`) to save its state. `orphaned`: its owner has died, so it is killed at once,
+    before it takes another step. Tools always get a SIGTERM first, because they may hold locks. What is left after
+    `grace_s` is killed; if this call is cancelled, it is killed at once.
     """
     found = family(mark, root, since)
     agent = [process for process in found if process.pid == root]
@@ -91,7 +91,7 @@ async def end_family(
         _signal(found, signal.SIGTERM)
         await _gone(found, grace_s)
     finally:
-        for _ in range(3):  # a dying shell may have started one more
+        for _ in range(3):  # a dying shell may have started another process
             left = {process.pid: process for process in (*found, *family(mark, root, since))}
             live = [process for process in left.values() if is_alive(process.pid, process.started)]
             if not live:
@@ -101,7 +101,7 @@ async def end_family(
 
 
 async def _gone(processes: list[Process], limit_s: float) -> None:
-    """Waits until they have ended, so long at most."""
+    """Waits until they have ended, but no longer than `limit_s`."""
     waited = 0.0
     while waited < limit_s and any(is_alive(process.pid, process.started) for process in processes):
         await asyncio.sleep(POLL_S)
@@ -150,13 +150,13 @@ def _read(pid: int) -> Process | None:
         stat = _content(pid, "stat")
     except OSError:
         return None
-    name, rest = stat[stat.index(b"(") + 1 :].rsplit(b")", 1)  # the name may hold anything
+    name, rest = stat[stat.index(b"(") + 1 :].rsplit(b")", 1)  # the name may contain spaces and brackets
     fields = rest.split()
     return Process(pid, int(fields[1]), float(fields[19]), fields[0].decode(), name.decode("utf-8", "replace"))
 
 
 def _content(pid: int, name: str) -> bytes:
-    # Every process of the machine is read after every answer, and with a Path that takes half as long again.
+    # Every process of the machine is read after every answer; with a Path that would take half as long again.
     with open(f"{_PROC}/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
         return file.read()
 

@@ -1,18 +1,19 @@
-"""The program between Clew and its agents on Linux: everything that an agent starts stays below one process.
+"""The launcher, a program between Clew and its agents on Linux: all descendants of an agent stay below one process.
 
-A process whose parent ends is given to the nearest ancestor that is a subreaper, or else to the machine's first
-process, where nothing tells whose it was. So each agent has a parent here that is a subreaper. It starts the agent in a
-session of its own, reports its process id and later its exit status, and stays as long as anything below it is left. So
-a tool's child that cleared its environment and left its parents is still found, by Clew or by the next Clew after a
-crash. The parent is recognised by its name, which is made of the attempt's mark (`family.launcher_name`).
+When a parent process ends, its children are given to their nearest ancestor that is a subreaper, or else to the
+machine's first process, where nothing tells to whom they belonged. So the launcher gives each agent a parent that is a
+subreaper. The parent starts the agent in a session of its own, reports the agent's process id and later its exit
+status, and stays until everything below it has ended. So even a process that cleared its environment and lost its
+parents is found, by Clew or by the next Clew after a crash. The parent is recognised by its name, which is derived from
+the attempt's mark (`family.launcher_name`).
 
-This program is started once for each process of Clew, and forks such a parent for every agent: a fork takes a
-millisecond, a start of Python twenty. It ends with the process that started it; the parents do not.
+The launcher is started once for each process of Clew, and forks a parent for every agent: a fork takes a millisecond, a
+start of Python twenty. The launcher ends with the process that started it; the parents do not.
 
-It runs as a script, with the number of a socket as its argument, and imports nothing of Clew, because the first agent's
-start waits for it. A request is one byte on the socket with five descriptors: stdin, stdout and stderr of the agent,
-where to report to, and a file with the parent's name, the directory, the number of words of the command line, these
-words, and the environment.
+It runs as a script, with the number of a socket as its argument. It imports nothing of Clew, because the first agent
+cannot start before it is ready. A request is one byte on the socket with five file descriptors: the agent's stdin,
+stdout and stderr; where to write reports; and a file. The file holds the parent's name, the directory, the number of
+words of the command line, these words, and the environment.
 """
 
 import ctypes
@@ -40,7 +41,7 @@ DESCRIPTORS, BYTES = 5, 4
 
 def serve(control: socket) -> None:
     signal(SIGPIPE, SIG_IGN)
-    signal(SIGCHLD, SIG_IGN)  # a parent that has ended need not be waited for
+    signal(SIGCHLD, SIG_IGN)  # so that the kernel reaps a parent that has ended
     gc.disable()
     while True:
         asked, ancillary, _, _ = control.recvmsg(1, CMSG_SPACE(DESCRIPTORS * BYTES), MSG_CMSG_CLOEXEC)
@@ -71,14 +72,14 @@ def launch(stdin: int, stdout: int, stderr: int, report: int, request: int) -> N
         name, cwd, count, *words = file.read().split(b"\0")
     PRCTL(PR_SET_NAME, name, 0, 0, 0)
     argv, environ = words[: int(count)], words[int(count) :]
-    if not say(report, "launching"):  # from here on it can be found by its name
+    if not say(report, "launching"):  # from here on this process can be found by its name
         return
     parent = os.getpid()
     read, write = os.pipe()  # closed when the agent's program starts
     agent = os.fork()
     if agent == 0:
         os.setsid()
-        PRCTL(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)  # without its parent, what it starts could not be found
+        PRCTL(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)  # without its parent, its descendants could not be found
         if os.getppid() == parent:
             for number, descriptor in enumerate((stdin, stdout, stderr)):
                 os.dup2(descriptor, number)
@@ -86,7 +87,7 @@ def launch(stdin: int, stdout: int, stderr: int, report: int, request: int) -> N
         os._exit(127)
     for descriptor in (write, stdin, stdout, stderr):  # else the agent's output would not end when the agent does
         os.close(descriptor)
-    for number in (SIGHUP, SIGINT, SIGTERM):  # it ends when everything below it has ended
+    for number in (SIGHUP, SIGINT, SIGTERM):  # this process ends when everything below it has ended
         signal(number, SIG_IGN)
     failed = os.read(read, 100)
     say(report, f"failed {failed.decode()}" if failed else f"started {agent} {parent}")
@@ -97,7 +98,7 @@ def launch(stdin: int, stdout: int, stderr: int, report: int, request: int) -> N
 
 
 def become(argv: list[bytes], cwd: bytes, environ: list[bytes], write: int) -> None:
-    signal(SIGPIPE, SIG_DFL)  # a program inherits what is ignored here
+    signal(SIGPIPE, SIG_DFL)  # else the agent would inherit that it is ignored
     signal(SIGXFSZ, SIG_DFL)
     try:
         os.chdir(cwd)
@@ -116,7 +117,7 @@ def wait_for(agent: int) -> int:
 
 
 def is_alone(*, wait: bool = False) -> bool:
-    """Nothing is left below it. Reaps what has ended; `wait`: waits until one more has."""
+    """Whether no child process is left. Reaps those that have ended; `wait`: waits until one more has ended."""
     try:
         pid, _ = os.waitpid(-1, 0 if wait else os.WNOHANG)
         while pid:
@@ -127,7 +128,7 @@ def is_alone(*, wait: bool = False) -> bool:
 
 
 def say(report: int, words: str) -> bool:
-    """False: nobody listens, because Clew gave up or died. The next Clew then ends an agent that runs."""
+    """Writes a report. False: nobody reads it, because Clew gave up or died; the next Clew then ends the agent."""
     try:
         os.write(report, f"{words}\n".encode())
     except OSError:

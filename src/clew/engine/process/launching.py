@@ -1,4 +1,4 @@
-"""Starting an agent: below a parent of its own where that is possible (see launcher.py), else directly."""
+"""Starts an agent: below a parent of its own if that is possible (see launcher.py), else directly."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from pathlib import Path
 from clew.engine.process.family import MARK, POLL_S, end_family, launcher_name
 
 _SCRIPT = Path(__file__).with_name("launcher.py")
-_FOR_PYTHON = "LD_"  # begins the environment variables that this Python may need to start
+_FOR_PYTHON = "LD_"  # the prefix of environment variables that this Python may need to start
 
 
 class Launched:
-    """An agent that runs, and its pipes. `pid` is the agent's own; `top` is that of the process above it."""
+    """A running agent and its pipes. `pid` is the agent's own; `top` is its parent's, or also the agent's."""
 
     def __init__(
         self,
@@ -34,12 +34,13 @@ class Launched:
         self.stdout = stdout
         self.stderr = stderr
         self.pid = self.top = 0
-        self.is_alone = False  # it has ended, and nothing of what it started is left
+        self.is_alone = False  # the agent has ended, and so has everything that it started
         self._transports = transports
         self._ended: asyncio.Task[int]
-        self._gone: asyncio.Task[None]
+        self._gone: asyncio.Task[None] | None
 
-    def watch(self, ended: asyncio.Task[int], gone: asyncio.Task[None]) -> None:
+    def watch(self, ended: asyncio.Task[int], gone: asyncio.Task[None] | None = None) -> None:
+        """`gone` ends with the agent's parent; None: the agent has no parent of its own."""
         self._ended, self._gone = ended, gone
 
     @property
@@ -47,25 +48,26 @@ class Launched:
         return self._ended.result() if self._ended.done() and not self._ended.cancelled() else None
 
     async def wait(self) -> int:
-        """For the agent's own end: what it started may still run."""
+        """Waits for the end of the agent itself: processes that it started may still run."""
         return await asyncio.shield(self._ended)
 
     async def gone(self) -> None:
-        """Waits until nothing is left of it, nor of what it started."""
+        """Waits until the agent and everything below its parent have ended."""
         await self.wait()
-        await asyncio.shield(self._gone)
+        if self._gone is not None:
+            await asyncio.shield(self._gone)
 
     def close(self) -> None:
-        """Closes its pipes now, not when the garbage collector finds them."""
+        """Closes the pipes now, without waiting for the garbage collector."""
         self.stdin.close()
         for transport in self._transports:
             transport.close()
 
 
 async def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -> Launched:
-    """Raises OSError when it cannot be started. Cancelled, nothing of it is left."""
+    """Raises OSError if the agent cannot be started. If this call is cancelled, no process is left."""
     if not is_possible():
-        return await _directly(argv, cwd, environ)
+        return await _launch_directly(argv, cwd, environ)
     with contextlib.ExitStack() as theirs:
         launched, reports, given = await _pipes(theirs)
         word, numbers = "", list[str]()
@@ -82,29 +84,32 @@ async def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -
         raise OSError(code, os.strerror(code) if code else "its launcher was ended")
     launched.pid, launched.top = map(int, numbers)
     ended = asyncio.create_task(_ended(launched, reports))
-    launched.watch(ended, asyncio.create_task(_over(ended, reports)))
+    launched.watch(ended, asyncio.create_task(_parent_ended(ended, reports)))
     return launched
 
 
 def prepare() -> None:
-    """Starts the launcher, so that the first agent need not wait for it."""
+    """Starts the launcher early, so that the first agent need not wait for it."""
     if is_possible():
-        with contextlib.suppress(OSError):  # `launch` meets the same error, and raises it
+        with contextlib.suppress(OSError):  # `launch` meets the same error and raises it
             _Launcher.prepare()
 
 
 async def _give_up(launched: Launched, mark: str) -> None:
-    """With its pipes closed, a parent that has not reported "launching" ends; one that has is found by its mark."""
+    """Ends a parent whose agent did not start.
+
+    A parent that has not reported "launching" yet ends when it finds the pipes closed; another is found by its mark.
+    """
     launched.close()
     try:
-        await asyncio.sleep(0)  # the loop closes the pipes
+        await asyncio.sleep(0)  # lets the event loop close the pipes
     finally:
         await end_family(mark, grace_s=0)
 
 
 async def _pipes(theirs: contextlib.ExitStack) -> tuple[Launched, asyncio.StreamReader, list[int]]:
-    """Our ends, the reader of reports, and the agent's ends, which `theirs` closes."""
-    ours, its_stdin = socket.socketpair()  # as asyncio does: a pipe's end does not tell when nobody reads it any more
+    """Our ends of the pipes, the reader of reports, and the agent's ends, which `theirs` closes."""
+    ours, its_stdin = socket.socketpair()  # as asyncio does: a pipe does not tell the writer that its reader has gone
     theirs.callback(its_stdin.close)
     given, readers, transports = [its_stdin.fileno()], [], []
     try:
@@ -148,7 +153,7 @@ def _request(theirs: contextlib.ExitStack, argv: Sequence[str], cwd: str, enviro
 
 
 class _Launcher:
-    """The launcher of this process. It ends with the process."""
+    """The launcher of this process. It ends with this process."""
 
     _lock = threading.Lock()
     _one: _Launcher | None = None
@@ -180,7 +185,7 @@ class _Launcher:
             launcher = cls._ready()
             try:
                 socket.send_fds(launcher.socket, [b"."], descriptors)
-            except OSError:  # it was killed
+            except OSError:  # the launcher was killed
                 atexit.unregister(launcher.end)
                 launcher.end()
                 cls._one = None
@@ -193,9 +198,9 @@ class _Launcher:
         return cls._one
 
     def end(self) -> None:
-        """What it has forked stays."""
+        """Ends the launcher, but not the parents that it has forked."""
         self.socket.close()
-        if self.owner == os.getpid():  # a fork of its owner cannot wait for it
+        if self.owner == os.getpid():  # a forked process cannot wait for it
             self._process.kill()
             self._process.wait()
 
@@ -208,12 +213,12 @@ async def _ended(launched: Launched, reports: asyncio.StreamReader) -> int:
     return int(said[1])
 
 
-async def _over(ended: asyncio.Task[int], reports: asyncio.StreamReader) -> None:
+async def _parent_ended(ended: asyncio.Task[int], reports: asyncio.StreamReader) -> None:
     await asyncio.shield(ended)
     await reports.read()
 
 
-async def _directly(argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -> Launched:
+async def _launch_directly(argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -> Launched:
     process = await asyncio.create_subprocess_exec(
         *argv,
         cwd=cwd,
@@ -227,24 +232,18 @@ async def _directly(argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -
     transport = getattr(process, "_transport", None)
     launched = Launched(process.stdin, process.stdout, process.stderr, [transport] if transport is not None else [])
     launched.pid = launched.top = process.pid
-    ended = asyncio.create_task(_returned(process))
-    launched.watch(ended, asyncio.create_task(_over_with(ended)))
+    launched.watch(asyncio.create_task(_exit_status(process)))
     return launched
 
 
-async def _over_with(ended: asyncio.Task[int]) -> None:
-    """What it started was found and ended by its mark (`end_family`)."""
-    await asyncio.shield(ended)
-
-
-async def _returned(process: asyncio.subprocess.Process) -> int:
-    """Its exit status. `Process.wait` would also wait for every process that holds its output open."""
+async def _exit_status(process: asyncio.subprocess.Process) -> int:
+    """Waits for the process alone. `Process.wait` would also wait for every process that holds its output open."""
     while process.returncode is None:  # noqa: ASYNC110 - asyncio has no event for it alone
         await asyncio.sleep(POLL_S)
     return process.returncode
 
 
 def is_possible() -> bool:
-    """On Linux, when this process runs a Python that can be started once more."""
+    """Whether this is Linux, and this process runs a Python interpreter that can be started again."""
     name = Path(sys.executable or "").name
     return sys.platform == "linux" and name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)

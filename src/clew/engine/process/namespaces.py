@@ -1,7 +1,7 @@
-"""Whether an agent's sandbox can hide folders on this machine. On Linux it does so in a user namespace.
+"""Checks whether an agent's sandbox can hide folders on this machine. On Linux it needs a user namespace for that.
 
-Containers and some distributions forbid that to a user's processes. Codex does not even start there when it is told to
-hide something.
+Containers and some distributions forbid user namespaces to a user's processes. Codex does not even start there if it is
+told to hide something.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-# Makes a user namespace and mounts something in it: some systems allow the first and not the second.
+# Makes a user namespace and mounts something in it: some systems allow only the first.
 _TRY = """
 import ctypes, os
 call, uid = ctypes.CDLL(None), os.getuid()
@@ -22,7 +22,7 @@ _known: list[bool] = []
 
 
 async def available() -> bool:
-    """Tried once, in a process of its own. Other systems than Linux need no namespace for it."""
+    """Tried once, in a process of its own. Systems other than Linux need no namespace."""
     if sys.platform != "linux":
         return True
     if not _known:

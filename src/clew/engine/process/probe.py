@@ -1,4 +1,4 @@
-"""What an agent's binary can do: asked once, and remembered as long as the file stays the same."""
+"""Finds out what an agent's binary can do. The result is stored and used until the file changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def abilities(
     help_argv, version_argv = adapter.probe_commands(binary)
     clean = adapter.environment(environ)
     asked = [_output(argv, clean) for argv in (help_argv, version_argv)]
-    answers = await asyncio.gather(*asked, return_exceptions=True)  # so that both are awaited, also when one fails
+    answers = await asyncio.gather(*asked, return_exceptions=True)  # awaits both, even if one fails
     found = adapter.abilities(*(_text(answer) for answer in answers))
     body = json.dumps({**found.as_dict(), "flags": sorted(found.flags)})
     await async_store.call(lambda store: store.key_values.save_probe(binary.path, stamp, body, now))
@@ -85,10 +85,10 @@ async def _output(argv: list[str], environ: Mapping[str, str]) -> str:
         async with asyncio.timeout(PROBE_S):
             output, _ = await process.communicate()
     except BaseException as error:
-        # Also when cancelled: else a loop that closes finds that its child is gone, and warns about it.
+        # This is also done on a cancel: else the event loop warns about a lost child when it closes.
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)  # Process.kill may reap it, which the loop's watcher is to do
+                os.kill(process.pid, signal.SIGKILL)  # Process.kill may reap it, which is the loop's task
         await ended(process)
         if not isinstance(error, TimeoutError):
             raise

@@ -1,1 +1,1 @@
-"""The session files of agents: observed, adopted, copied for a fork, moved to another machine."""
+"""Agents' session files: how they are read, adopted, copied for a fork, and moved to another machine."""

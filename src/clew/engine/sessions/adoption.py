@@ -1,11 +1,11 @@
-"""Adoption: a session that was begun without Clew becomes a thread's own.
+"""Adoption: a session that was started outside Clew becomes a thread's own.
 
 Rules
 1. What the session holds is read from its file and becomes turns of the thread, so that no part of the conversation is
    known to the session alone. Without the file nothing is adopted: Clew could not know what the session holds.
-2. Turns that the thread had before are not in the session, and are not sent to it later: whoever began the session
-   gave it what it was to know.
-3. A session has one owner. A session that a thread has is adopted only when it was continued outside Clew, so that its
+2. Turns that the thread had before are not in the session, and are not sent to it later: the person who started the
+   session told it what it should know.
+3. A session has one owner. A session of another thread is adopted only if it was continued outside Clew, so that its
    thread can no longer resume it. That thread's pin is retired in the same transaction, and never during a run there.
 """
 
@@ -13,23 +13,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from clew.agents.adapter import Adapter, SessionEntry, SessionView
-from clew.core.history import Role, Turn
+from clew.agents.adapter import Adapter, SessionView
+from clew.core.history import Turn
 from clew.core.ids import PinId, SessionId, TurnId
 from clew.core.pins import Absorbed, Mark, Pin, PinState, Runtime, has_diverged
 from clew.core.record import Record
-from clew.core.runs.answer import join_messages
 from clew.core.thread import Thread, is_safe_argument
 from clew.engine.leases import live_lease, thread_key
 from clew.engine.planning.notices import taken_over_key
-from clew.engine.sessions.observation import mark_of, observed_in
+from clew.engine.sessions.observation import mark_of, observed_in, utterances
 from clew.engine.settings import RuntimeContext
 from clew.errors import Busy, Conflict
 from clew.store.store import Store
 
 
 class Adopted(Record):
-    """The result. No pin: the session has no file here, or an empty one."""
+    """The result of an adoption. Without a pin, nothing was adopted: the session's file is missing or empty."""
 
     pin: Pin | None
     turns: tuple[Turn, ...]
@@ -55,13 +54,13 @@ def find_session(adapter: Adapter, runtime: Runtime, work_dir: str, session_id: 
         mark = mark_of(adapter, path, view)
     except OSError:
         return None
-    if not is_safe_argument(view.model):  # the file may name anything
+    if not is_safe_argument(view.model):  # the file may contain anything
         view = view.replace(model="")
     return FoundSession(runtime, view, max(0.0, changed_at), mark) if view.entries else None
 
 
 def diverged_outside(owner: Pin, found: FoundSession) -> bool:
-    """It holds turns that its thread does not have: so its thread can no longer resume it."""
+    """Whether the session holds turns that its thread does not have, so that the thread can no longer resume it."""
     return has_diverged(owner, observed_in(found.view, owner))
 
 
@@ -74,9 +73,9 @@ def adopt(
     context: RuntimeContext,
     owner: Pin | None = None,
 ) -> Adopted:
-    """Inside a transaction. Raises Conflict when the session is another thread's, Busy during a run.
+    """Call it inside a transaction. Raises Conflict if the session is another thread's, Busy during a run.
 
-    `owner` is the pin that gives the session up, as it was when the file was found to have diverged.
+    `owner` is the pin that loses the session, as it was when its file was found to have diverged.
     """
     _check_idle(store, thread, context)
     known = store.pins.of_session(session_id)
@@ -89,10 +88,10 @@ def adopt(
     runtime = found.runtime
     before = store.turns.history(thread.id)
     of_model = model or found.view.model or ""
-    turns = _turns(found.view, runtime.agent, of_model or None, found.changed_at, context)
+    turns = turns_of(found, context, model)
     for turn in turns:
         store.turns.add(thread.id, turn)
-    store.threads.update(thread.id, at=context.clock())  # the turns may be old: a clean-up must not take the thread
+    store.threads.update(thread.id, at=context.clock())  # else a clean-up might delete the thread: its turns may be old
     pin = Pin(
         id=PinId(context.new_id()),
         thread_id=thread.id,
@@ -119,32 +118,17 @@ def _check_idle(store: Store, thread: Thread, context: RuntimeContext) -> None:
         raise Busy(f"A run is going on in {thread.name}.", hint=hint, run_id=held.run_id)
 
 
-def turns_of(found: FoundSession, context: RuntimeContext) -> tuple[Turn, ...]:
-    """The turns that an adoption would add."""
-    return _turns(found.view, found.runtime.agent, found.view.model or None, found.changed_at, context)
-
-
-def _turns(view: SessionView, agent: str, model: str | None, at: float, context: RuntimeContext) -> tuple[Turn, ...]:
-    """A turn for each prompt, and one for all answers up to the next prompt."""
-    turns: list[Turn] = []
-    said: list[SessionEntry] = []
-    at = min(at, context.clock())
-
-    def answered() -> None:
-        text = join_messages(entry.text for entry in said)
-        if text:
-            turns.append(_turn(Role.ASSISTANT, text, agent, model, at, context).replace(message_id=said[-1].id))
-        said.clear()
-
-    for entry in view.entries:
-        if entry.role is Role.ASSISTANT:
-            said.append(entry)
-        elif entry.is_prompt:
-            answered()
-            turns.append(_turn(Role.USER, entry.text, agent, model, at, context))
-    answered()
-    return tuple(turns)
-
-
-def _turn(role: Role, text: str, agent: str, model: str | None, at: float, context: RuntimeContext) -> Turn:
-    return Turn(TurnId(context.new_id()), role, text, agent=agent, model=model, created_at=at)
+def turns_of(found: FoundSession, context: RuntimeContext, model: str | None = None) -> tuple[Turn, ...]:
+    """The turns that an adoption adds: one for each prompt, and one for each answer."""
+    return tuple(
+        Turn(
+            TurnId(context.new_id()),
+            each.role,
+            each.text,
+            agent=found.runtime.agent,
+            model=model or found.view.model or None,
+            message_id=each.message_id,
+            created_at=min(found.changed_at, context.clock()),
+        )
+        for each in utterances(found.view)
+    )

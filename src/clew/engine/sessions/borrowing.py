@@ -1,10 +1,10 @@
-"""How much of another thread's session a forked thread may continue with, in a copy.
+"""Determines how much of another thread's session a forked thread may continue, in a copy.
 
 Rules
-1. Only what the session's file shows is borrowed: it ends with an answer on the file's active chain, and there is no
-   prompt before it that the pin does not know.
-2. What the thread has after that answer is not in the copy; the next turn sends it as catch-up.
-3. When it is not known where the session would have to be cut (the agent does not name its messages), the pin says so,
+1. Only what the session's file shows is borrowed. It ends with an answer on the file's active chain, and the pin knows
+   every prompt before that answer.
+2. Turns of the thread after that answer are not in the copy; the next turn sends them as catch-up.
+3. If it is not known where the session would have to be cut (the agent does not name its messages), the pin says so,
    and the next turn is fresh.
 """
 
@@ -22,24 +22,27 @@ from clew.core.runs.answer import join_messages
 from clew.core.thread import is_safe_argument
 from clew.engine.sessions.observation import file_of
 
-ID_MOST = 200
-NOT_KNOWN = "?"  # instead of the digest of a standing text that is not known: the next turn sends the current one
+MAX_ID_CHARS = 200
+NOT_KNOWN = "?"  # in place of the digest of an unknown standing text: the next turn sends the current one
 
 
 class Loan(Record):
-    """How much of a session another thread may begin with."""
+    """How much of a session another thread may start with."""
 
-    turns: int  # the first so many of those that the pin has absorbed
-    message_id: str  # of the last one; "": the session cannot be cut there
-    standing: str | None  # digest of the standing text that the session knew by then
+    turns: int  # how many of the turns that the pin has absorbed, from the first one
+    message_id: str  # the message id of the last of them; "": the session cannot be cut there
+    standing: str | None  # digest of the standing text that the session knew at that point
 
 
 def borrow(adapter: Adapter, pin: Pin, seen: Sequence[Turn]) -> Loan | None:
-    """`seen` is what the agent may see of the new thread, by its old ids. None: nothing in common. Reads the file."""
+    """Reads the session's file. `seen`: what the agent may see of the new thread, with the old thread's turn ids.
+
+    None: nothing can be borrowed.
+    """
     held = held_of(pin, seen)
     if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
         return None
-    if not held:  # when its first turn was edited, the next turn is fresh for that reason, not because no pin exists
+    if not held:  # an edited first turn must be the reason why the next turn is fresh, not a missing pin
         is_edited = pin.absorbed and seen and pin.absorbed[0].turn_id == seen[0].id
         return Loan(1, "", None) if is_edited else None
     path = file_of(adapter, pin)
@@ -58,8 +61,8 @@ def borrow(adapter: Adapter, pin: Pin, seen: Sequence[Turn]) -> Loan | None:
 
 
 def _can_be_named(message_id: str) -> bool:
-    """As an argument of a command: the session's file may have come from another machine."""
-    return is_safe_argument(message_id) and len(message_id) <= ID_MOST
+    """Whether the id is safe as an argument of a command: the session's file may come from another machine."""
+    return is_safe_argument(message_id) and len(message_id) <= MAX_ID_CHARS
 
 
 def _by_message(pin: Pin, held: Sequence[Turn], view: SessionView) -> tuple[int, int] | None:
@@ -73,7 +76,7 @@ def _by_message(pin: Pin, held: Sequence[Turn], view: SessionView) -> tuple[int,
 
 
 def _whole(pin: Pin, held: Sequence[Turn], view: SessionView) -> tuple[int, int] | None:
-    """All of a session whose message ids we do not know: nothing was added to it, and it ends with our answer."""
+    """The whole session, if its message ids are not known: nothing was added to it, and it ends with our answer."""
     said: list[str] = []
     for entry in reversed(view.entries):
         if entry.role is not Role.ASSISTANT:

@@ -1,10 +1,10 @@
-"""A session file's fingerprint: is everything that it held after our last turn still there, byte for byte?
+"""A session file's fingerprint: it shows whether the bytes that the file held after our last turn are unchanged.
 
-A session's file only grows while its agent writes it. So a digest over the bytes that were there after our last turn
-tells whether somebody has altered, blanked or dropped a line since. Hashing costs about a millisecond a megabyte, and
-is not done while the file's identity, size and times are unchanged.
+An agent only appends to a session's file. So a digest of the bytes that were there after our last turn shows whether
+somebody has altered, blanked or removed a line since. Hashing takes about a millisecond per megabyte, and is skipped
+while the file's identity, size and times are unchanged.
 
-A copy of a session may begin in another session's file (`Adapter.origin_files`): that part counts as its beginning.
+The beginning of a copied session may be in another session's file (`Adapter.origin_files`). It is hashed too.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from clew.core.pins import Mark
 from clew.core.record import Record
 
 CHUNK_BYTES = 1024 * 1024
-TICK_NS = 50_000_000  # a file written so recently may be written again without a change of its times
+TICK_NS = 50_000_000  # a file that was written this recently may be written again without a change of its times
 
 
 class Fingerprint(Record):
-    """Of a session's file, up to a size."""
+    """The fingerprint of a session's file up to a given size."""
 
     digest: str
-    stamp: str | None  # None: its times are too recent to tell it from a later state
+    stamp: str | None  # see `stamp_of`
     known: str | None  # the digest up to where our last turn ended; None: the file is shorter now
 
 
 def stamp_of(path: Path, origin_files: Sequence[tuple[Path, int]] = ()) -> str | None:
-    """The identity, size and times of all its files. None: written too recently, see TICK_NS."""
+    """A digest of the identity, size and times of all its files. None: it was written too recently, see TICK_NS."""
     found = [each.stat() for each in (path, *(earlier for earlier, _ in origin_files))]
     if time.time_ns() - max(each.st_mtime_ns for each in found) < TICK_NS:
         return None
@@ -41,7 +41,7 @@ def stamp_of(path: Path, origin_files: Sequence[tuple[Path, int]] = ()) -> str |
 def fingerprint(
     path: Path, size_bytes: int, left_at: int = 0, origin_files: Sequence[tuple[Path, int]] = ()
 ) -> Fingerprint:
-    """Of its first `size_bytes`, and of those up to `left_at`. Raises OSError."""
+    """The fingerprint of the first `size_bytes`; `known` is that of the first `left_at`. Raises OSError."""
     stamp = stamp_of(path, origin_files)
     hashed = hashlib.blake2b(digest_size=16)
     for earlier, end in origin_files:
@@ -58,7 +58,7 @@ def fingerprint(
 
 
 def is_altered(mark: Mark | None, found: Fingerprint) -> bool:
-    """What was there after our last turn has changed. A mark without a digest tells nothing: False."""
+    """Whether the bytes that were there after our last turn have changed. False for a mark without a digest."""
     return mark is not None and mark.digest is not None and mark.digest != found.known
 
 

@@ -1,8 +1,10 @@
-"""Reading a session's file: before a turn (does it hold what its pin says?) and after it (does it hold the turn?)."""
+"""Reads a session's file: before a turn (does it hold what its pin says?) and after it (does it hold the turn?)."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from clew.agents.adapter import Adapter, SessionEntry, SessionView
@@ -11,20 +13,21 @@ from clew.core.history import Role
 from clew.core.pins import Mark, Observed, Pin
 from clew.core.record import replace
 from clew.core.runs.answer import join_messages
+from clew.core.session_check import Utterance
 from clew.engine.sessions.fingerprint import Fingerprint, fingerprint, is_altered, stamp_of
 
-NO_ROOM_BYTES = 256 * 1024  # a turn may take more than this
+NO_ROOM_BYTES = 256 * 1024  # with less free space than this, the disk counts as full
 
 
 def observe(adapter: Adapter, pin: Pin) -> Observed:
-    """What the file shows. Cheap when no turn is pending and nobody has written to the file since our last turn."""
+    """What the file shows. It is cheap if no turn is pending and the file has not changed since our last turn."""
     path = file_of(adapter, pin)
     if path is None:
         return Observed(exists=False)
     try:
         return _observe(adapter, pin, path)
     except OSError:
-        return Observed(exists=False)  # it is not readable for us, nor for the agent
+        return Observed(exists=False)  # the agent cannot read it either
 
 
 def _observe(adapter: Adapter, pin: Pin, path: Path) -> Observed:
@@ -49,14 +52,14 @@ def _observe(adapter: Adapter, pin: Pin, path: Path) -> Observed:
 
 
 def _marked(observed: Observed, found: Fingerprint, size: int) -> Observed:
-    """With the fingerprint in its mark, unless the file has grown between the two reads."""
+    """Adds the fingerprint to the mark, unless the file has grown between the two reads."""
     if observed.mark is None or observed.mark.size_bytes != size:
         return observed
     return replace(observed, mark=replace(observed.mark, digest=found.digest, stamp=found.stamp))
 
 
 def mark_of(adapter: Adapter, path: Path, view: SessionView) -> Mark:
-    """The mark of a file that was just read whole. Raises OSError."""
+    """The mark of a file that has just been read completely. Raises OSError."""
     found = fingerprint(path, view.size_bytes, origin_files=adapter.origin_files(path))
     return Mark(view.size_bytes, view.last_entry, found.digest, found.stamp)
 
@@ -85,22 +88,22 @@ def observed_in(view: SessionView, pin: Pin) -> Observed:
 
 
 def borrowed_in(view: SessionView, message_id: str) -> Observed:
-    """Of another thread's session: is the message there, up to which it was borrowed? Its owner may add more to it, so
-    its size tells nothing."""
+    """Whether another thread's session still holds the message up to which it was borrowed. Its owner may add messages,
+    so the size of the file tells nothing."""
     mark = Mark(view.size_bytes, view.last_entry)
     place = next((n for n, entry in enumerate(view.entries) if entry.id == message_id), None)
-    if place is None:  # removed by somebody, or never known
+    if place is None:  # the message was removed, or its id was never known
         return Observed(exists=bool(view.entries), mark=mark, continued_outside=bool(message_id))
     return Observed(exists=True, mark=mark, continues_past_fork=place < len(view.entries) - 1)
 
 
 def _is_new(entry: SessionEntry, left_at: int) -> bool:
-    """It was not there after our last turn: the same prompt may have been asked before."""
+    """Whether the entry was added after our last turn: the same prompt may have been asked before."""
     return entry.offset is None or entry.offset >= left_at
 
 
 def observe_turn(adapter: Adapter, pin: Pin) -> Observed:
-    """After a success: reads only what the turn added, and checks that the rest is unchanged."""
+    """What the file shows after a success. Reads only what the turn added, and checks that the rest is unchanged."""
     path = file_of(adapter, pin)
     if path is None:
         return Observed(exists=False)
@@ -115,12 +118,23 @@ def observe_turn(adapter: Adapter, pin: Pin) -> Observed:
     return _marked(observed_in(view, pin), found, view.size_bytes)
 
 
+def utterances(view: SessionView) -> Iterator[Utterance]:
+    """Each prompt, and the whole answer up to the next prompt."""
+    said = (entry for entry in view.entries if entry.role is Role.ASSISTANT or entry.is_prompt)
+    for role, group in groupby(said, key=lambda entry: entry.role):
+        entries = list(group)
+        if role is Role.USER:
+            yield from (Utterance(role, entry.text) for entry in entries)
+        elif text := join_messages(entry.text for entry in entries):
+            yield Utterance(role, text, entries[-1].id)
+
+
 def file_of(adapter: Adapter, pin: Pin) -> Path | None:
     return adapter.session_file(pin.runtime.config_dir, pin.work_dir, pin.session_id)
 
 
 def used(adapter: Adapter, pin: Pin) -> Usage | None:
-    """The session's running total in its file; None: the agent reports each run's own usage, or there is no file."""
+    """The session's running total from its file. None: the agent reports the usage of each run, or there is no file."""
     path = file_of(adapter, pin)
     try:
         return adapter.session_usage(path) if path else None
@@ -129,7 +143,7 @@ def used(adapter: Adapter, pin: Pin) -> Usage | None:
 
 
 def tool_called(adapter: Adapter, pin: Pin) -> bool:
-    """The model has called a tool since our last turn ended."""
+    """Whether the model has called a tool since our last turn ended."""
     path = file_of(adapter, pin)
     try:
         return path is not None and adapter.read_session(path, pin.mark.size_bytes if pin.mark else 0).tool_called
@@ -138,7 +152,7 @@ def tool_called(adapter: Adapter, pin: Pin) -> bool:
 
 
 def is_full(path: Path) -> bool:
-    """The disk of that path has no room for another turn."""
+    """Whether the disk of this path has no room for another turn."""
     try:
         found = os.statvfs(path)
     except OSError:

@@ -1,13 +1,14 @@
 """Session files that are sent to another machine or come from one: what they may hold, and where they are written.
 
 Rules
-1. What is sent is the portable form of a file (`Adapter.portable`): the conversation as the thread shows it. It is used
-   only when the thread's own turns explain every prompt and answer in it, and it holds all that the pin counts as
-   absorbed, in order (`core/session_check`). If not, the pin is of no use, and the next turn is fresh: that costs money
-   and loses nothing. A borrowed session must end where the fork does: what follows belongs to another thread, and
-   leaves this machine with that thread only.
-2. A file is written where its adapter says, whole or not at all, readable by its owner only, and never over another
-   file. A file that is the beginning of the new one may be appended to, where the caller knows whose it is.
+1. What is sent is the portable form of a file (`Adapter.portable_form`): the conversation as the thread shows it. It is
+   used only if the thread's own turns explain every prompt and answer in it, and if it holds everything that the pin
+   counts as absorbed, in order (`core/session_check`). Otherwise the pin is useless, and the next turn is fresh: that
+   costs money and loses nothing. A borrowed session must end where the fork does: what follows belongs to another
+   thread, and leaves this machine only with that thread.
+2. A file is written where its adapter says, completely or not at all, readable by its owner only, and never over
+   another file. If the file there is the beginning of the new one, and the caller knows whose it is, the rest may be
+   appended.
 """
 
 from __future__ import annotations
@@ -15,17 +16,15 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
 from clew.agents.adapter import Adapter, SessionView
-from clew.core.history import Role
 from clew.core.pins import Mark, Pin
 from clew.core.record import Record, replace
-from clew.core.runs.answer import join_messages
-from clew.core.session_check import ShownThread, Utterance, explains
-from clew.engine.sessions.observation import borrowed_in, mark_of
+from clew.core.session_check import ShownThread, explains
+from clew.engine.sessions.observation import borrowed_in, mark_of, utterances
 from clew.system.files import write_whole
 from clew.system.folders import make_private
 
@@ -33,13 +32,13 @@ UNEXPLAINED = "its file does not hold what the thread shows, or holds more than 
 
 
 class PlacementState(StrEnum):
-    """What was found at the place of a session file, and so what was done."""
+    """What was found where a session file belongs, and what was done."""
 
-    NEW = "new"  # nothing: it was written
-    GREW = "grew"  # its beginning: the rest was appended
-    THERE = "there"  # the same content: nothing was done
-    OTHER = "other"  # another file: nothing was done
-    NOWHERE = "nowhere"  # the agent has no place for it
+    NEW = "new"  # nothing was there: the file was written
+    GREW = "grew"  # the beginning of the file was there: the rest was appended
+    THERE = "there"  # the same content was there: nothing was done
+    OTHER = "other"  # another file was there: nothing was done
+    NOWHERE = "nowhere"  # the agent has no place for such a file
 
 
 class SessionFile(Record):
@@ -64,7 +63,7 @@ class Placement(Record):
 
     state: PlacementState
     path: Path | None = None
-    old_bytes: int = 0  # its size before it grew
+    old_bytes: int = 0  # the size before the rest was appended
     appended: bytes = b""
 
 
@@ -74,12 +73,12 @@ def portable(adapter: Adapter, content: bytes, pin: Pin, shown: ShownThread) -> 
     if found is None:
         return None
     view = view_of(adapter, found)
-    is_explained = bool(view.entries) and ends_with(view, pin) and explains(list(_utterances(view)), pin, shown)
+    is_explained = bool(view.entries) and ends_with(view, pin) and explains(list(utterances(view)), pin, shown)
     return found if is_explained else None
 
 
 def view_of(adapter: Adapter, content: bytes) -> SessionView:
-    """The view of a file that has not been placed. It is written to a private folder for the moment."""
+    """Reads session content that has no file yet, by means of a temporary file in a private folder."""
     with tempfile.TemporaryDirectory(prefix="clew-") as folder:
         path = Path(folder) / "session.jsonl"
         path.touch(mode=0o600)
@@ -88,14 +87,14 @@ def view_of(adapter: Adapter, content: bytes) -> SessionView:
 
 
 def ends_with(view: SessionView, pin: Pin) -> bool:
-    """Nothing was said in the session after what the pin borrows. Always true of a session that is not borrowed."""
+    """Whether the session ends with what the pin borrows. Always true for a session that is not borrowed."""
     if pin.borrowed_at is None:
         return True
     return bool(pin.borrowed_at) and borrowed_in(view, pin.borrowed_at).continues_past_fork is False
 
 
 def mark_in(adapter: Adapter, path: Path, pin: Pin) -> Mark | None:
-    """The mark of a file that has been placed: at its end, or before a prompt whose outcome is not known."""
+    """The mark of a file that was written: its end, or the position before a prompt whose outcome is not known."""
     view = adapter.read_session(path)
     asked = pin.pending.user_uuid if pin.pending is not None else None
     place = max((n for n, entry in enumerate(view.entries) if entry.id == asked), default=None)
@@ -105,23 +104,8 @@ def mark_in(adapter: Adapter, path: Path, pin: Pin) -> Mark | None:
     return Mark(at, view.entries[place - 1].id if place else None) if at is not None else None
 
 
-def _utterances(view: SessionView) -> Iterator[Utterance]:
-    """Each prompt, and the answer to it."""
-    answer: list[str] = []
-    for entry in view.entries:
-        if entry.role is Role.ASSISTANT:
-            answer.append(entry.text)
-        elif entry.is_prompt:
-            if join_messages(answer):
-                yield Utterance(Role.ASSISTANT, join_messages(answer))
-            answer = []
-            yield Utterance(Role.USER, entry.text)
-    if join_messages(answer):
-        yield Utterance(Role.ASSISTANT, join_messages(answer))
-
-
 def plan_placement(file: SessionFile, *, may_grow: bool = False) -> Placement:
-    """What `place` would do. Reads the disk."""
+    """What `place` would do. Changes nothing."""
     adapter, content = file.adapter, file.content
     path = file.place()
     if path is None:
@@ -143,15 +127,15 @@ def plan_placement(file: SessionFile, *, may_grow: bool = False) -> Placement:
 
 
 def _is_in_the_way(file: SessionFile, path: Path, there: Path) -> bool:
-    """A session of the same id in another directory is not, if the agent keeps sessions by directory."""
+    """False for a session with the same id in another directory, if the agent keeps sessions by directory."""
     if there == path:
         return True
     elsewhere = replace(file, work_dir=f"{file.work_dir}{os.sep}elsewhere")
-    return elsewhere.place() == path  # one place for all directories
+    return elsewhere.place() == path  # the agent has one place for all directories
 
 
 def place(file: SessionFile, *, may_grow: bool = False) -> Placement:
-    """Writes it, unless another file is there. `may_grow`: appends to a file that is its beginning. Raises OSError."""
+    """Writes the file, unless another one is there. `may_grow`: appends to its beginning. Raises OSError."""
     planned = plan_placement(file, may_grow=may_grow)
     if planned.state is PlacementState.GREW and planned.path is not None:
         _append(planned.path, planned.appended)
@@ -175,7 +159,7 @@ def _append(path: Path, rest: bytes) -> None:
 
 
 def undo_placements(placed: Sequence[Placement]) -> None:
-    """Removes what was written for an import that failed."""
+    """Removes what was written for a failed import."""
     for each in placed:
         with contextlib.suppress(OSError):
             if each.state is PlacementState.NEW and each.path is not None:
