@@ -29,7 +29,7 @@ from clew.api.thread import Thread as Thread
 from clew.api.thread import ThreadKeywords, choice
 from clew.core.costs.usage import StatRow
 from clew.core.history import Visibility
-from clew.core.lookup import SEARCHED, by_beginning
+from clew.core.lookup import SEARCH_LIMIT, by_prefix
 from clew.core.runs.options import Person, TurnOptions
 from clew.core.runs.permissions import Answer
 from clew.core.runs.run import LIVE, Attempt, RunStatus
@@ -158,8 +158,8 @@ class Client:
         found = await self.engine.store.call(lambda store: store.runs.find(run_id))
         if found is not None:
             return found
-        recent = await self.runs(limit=SEARCHED) if run_id else []
-        return by_beginning(run_id, recent, lambda run: run.id, noun="run", hint="clew runs list shows them.")
+        recent = await self.runs(limit=SEARCH_LIMIT) if run_id else []
+        return by_prefix(run_id, recent, lambda run: run.id, noun="run", hint="clew runs list shows them.")
 
     async def attempts(self, run_id: str) -> list[Attempt]:
         return await self.engine.store.call(lambda store: store.runs.attempts(run_id))

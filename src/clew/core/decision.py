@@ -79,8 +79,8 @@ class DecisionRequest(Record):
     prompt: Turn  # the new user turn, already stored; not part of `history`
     standing: str | None = None  # the standing text: what applies to the whole thread
     force_fresh: bool = False
-    # A fresh session is sent `full_prompt` in place of the text of turn `full_prompt_of` (None: of the prompt): that
-    # text is its short form.
+    # A fresh session is sent `full_prompt` instead of the text of the turn `full_prompt_of` (None: of the prompt). That
+    # text is a short form of it.
     full_prompt: str | None = None
     full_prompt_of: TurnId | None = None
     work_done: str | None = None  # what the last turns did, for a fresh session: see core/work_done
@@ -154,7 +154,7 @@ def candidate(pins: Sequence[Pin], agent: str, model: str) -> Pin | None:
 
 
 class DecisionCase(Record):
-    """Everything that the decision depends on, and what a guard may look at."""
+    """Everything that the decision depends on. The guards read it too."""
 
     request: DecisionRequest
     history: History

@@ -56,10 +56,10 @@ def visible(history: Sequence[Turn], agent: str, visibility: Visibility) -> Hist
 
 
 def digest(turn: Turn) -> str:
-    """Changes exactly when what a model would be shown of the turn changes.
+    """A digest that changes exactly when a model would be shown something else for this turn.
 
-    The id and the role are part of it, so that an id reused for another text, or an edit that swaps two turns, is
-    noticed.
+    The id and the role are part of it, so that it also reveals an id that was reused for another text, and an edit that
+    swaps two turns.
     """
     return text_digest(f"{turn.id}\0{turn.role.value}\0{turn.text}")
 

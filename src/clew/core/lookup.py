@@ -1,4 +1,4 @@
-"""Finding one item among many by its id, or by a beginning of the id that is unambiguous."""
+"""Finds one item among many by its id, or by a prefix that only this id has."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from clew.errors import NotFound
 
 T = TypeVar("T")
 
-SEARCHED = 1000  # newest first: among so many an id's beginning or a similar name is looked for
-ALL_ROWS = 10_000_000  # as the limit of a query: more than any store has
+SEARCH_LIMIT = 1000  # the newest items, which are searched for an id's prefix or for a similar name
+ALL_ROWS = 10_000_000  # the limit of a query that has none: more rows than any store holds
 
 
-def by_beginning(
+def by_prefix(
     wanted: str,
     among: Iterable[T],
     id_of: Callable[[T], str],

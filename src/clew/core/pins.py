@@ -91,8 +91,8 @@ class Mark(Record):
 
     size_bytes: int
     last_entry: str | None
-    digest: str | None = None  # of those bytes; None: an older Clew wrote this mark
-    stamp: str | None = None  # the file's identity and times: while they are the same, nobody has written to it
+    digest: str | None = None  # the digest of those bytes; None: an older Clew wrote this mark
+    stamp: str | None = None  # the file's identity and times: while they are the same, the file is unchanged
 
 
 class Pin(Record):
@@ -154,7 +154,7 @@ class Observed(Record):
     holds_pending: bool | None = None  # our pending user line is in the active chain; None: unknown
     answer_text: str = ""  # what the agent said after that line, as far as the file holds it
     complete: bool = False  # the file shows that the model finished that answer
-    continued_outside: bool = False  # somebody else's prompt follows ours
+    continued_outside: bool = False  # the session holds a later prompt that is not ours
     model: str = ""  # the newest turn's, if the file names it
     continues_past_fork: bool | None = None  # a borrowed session has messages after the one that the copy ends with
     damaged: bool = False  # the bytes that the file had when our last turn ended have changed
@@ -164,7 +164,7 @@ NOTHING_OBSERVED = Observed()
 
 
 def has_diverged(pin: Pin, observed: Observed) -> bool:
-    """Somebody continued the session without us: both its size and its last entry differ from our mark.
+    """The session was continued outside Clew: both its size and its last entry differ from our mark.
 
     While the outcome of our own last attempt is unknown, the additional content may be ours. A borrowed session is
     owned by another thread, so it may grow.

@@ -11,13 +11,13 @@ import re
 
 from clew.core.record import Record
 
-MOST_PHRASES = 32
-MOST_WORD_CHARS = 200
+MAX_PHRASES = 32
+MAX_WORD_CHARS = 200
 BEFORE_CHARS = 60  # shown before a hit in a snippet
 SNIPPET_CHARS = 200
 
 _PIECE = re.compile(r'"([^"]*)"?(\*?)|([^\s"]+)')
-_WORD = re.compile(r"[0-9A-Za-z\x80-\ud7ff\ue000-\U0010ffff]+")  # beyond ASCII, the index decides what splits words
+_WORD = re.compile(r"[0-9A-Za-z\x80-\ud7ff\ue000-\U0010ffff]+")  # outside ASCII, the index decides what separates words
 _LETTER = re.compile(r"[^\W_]")
 _SPACE = re.compile(r"\s+")
 
@@ -49,10 +49,10 @@ def parse_query(text: str) -> SearchQuery:
     """Never raises: a text without words is an empty query. Only the beginning of a very long query counts."""
     phrases = []
     for quoted, star, plain in _PIECE.findall(text):
-        words = tuple(word[:MOST_WORD_CHARS] for word in _WORD.findall(quoted or plain) if _LETTER.search(word))
+        words = tuple(word[:MAX_WORD_CHARS] for word in _WORD.findall(quoted or plain) if _LETTER.search(word))
         if words:
-            phrases.append(Phrase(words[:MOST_PHRASES], bool(star) or plain.endswith("*") or quoted.endswith("*")))
-    return SearchQuery(tuple(phrases[:MOST_PHRASES]))
+            phrases.append(Phrase(words[:MAX_PHRASES], bool(star) or plain.endswith("*") or quoted.endswith("*")))
+    return SearchQuery(tuple(phrases[:MAX_PHRASES]))
 
 
 def snippet(text: str, query: SearchQuery) -> Snippet:
@@ -69,7 +69,7 @@ def snippet(text: str, query: SearchQuery) -> Snippet:
 
 
 def _pattern(phrase: Phrase) -> str:
-    """Its repetitions are bounded, so that the time to search depends only on the length of the text."""
+    """A regular expression. Its repetitions are bounded, so that the time to search is linear in the text's length."""
     between = r"[\W_]{1,80}"
     end = "" if phrase.is_prefix else r"(?![^\W_])"
     tail = r"[^\W_]{0,80}" if phrase.is_prefix else ""

@@ -2,7 +2,7 @@
 
 Somebody else may have written a session's file, and the model is shown all of it. So it is used only when each prompt
 in it is exactly how Clew words the thread's own turns (catch-up, transcript, standing text), each answer is the
-thread's own, and both are in the pin's order. Anything else could be an instruction that nobody sees in the thread.
+thread's own, and both are in the pin's order. Anything else could be an instruction that the thread does not show.
 
 Rules
 1. The pin's absorbed turns and the session are walked through in order. A prompt takes the turns that it carries and

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-MOST_NAMED = 5
+MAX_NAMED = 5
 NAME_CHARS = 40
 SIMILARITY = 0.5  # required of a suggestion; 1 means the same letters in the same order
 
@@ -16,9 +16,9 @@ SIMILARITY = 0.5  # required of a suggestion; 1 means the same letters in the sa
 def unknown_names(kind: str, names: Sequence[str], known: Iterable[str], tables: Iterable[str] = ()) -> str:
     """`there is no setting 'modle' (did you mean model?), nor 'zzz'.` `tables` are names of tables with any content."""
     known, tables = tuple(known), tuple(tables)
-    parts = [_named(_short(name), known, tables) for name in names[:MOST_NAMED]]
-    if len(names) > MOST_NAMED:
-        parts.append(f"{len(names) - MOST_NAMED} more")
+    parts = [_named(_short(name), known, tables) for name in names[:MAX_NAMED]]
+    if len(names) > MAX_NAMED:
+        parts.append(f"{len(names) - MAX_NAMED} more")
     return f"there is no {kind} {', nor '.join(parts)}."
 
 

@@ -125,7 +125,7 @@ class Repository:
     async def diff(
         self, scope: Scope, *, base: str | None = None, base_commit: str | None = None, paths: Sequence[str] = ()
     ) -> Diff:
-        """`base` is replaced by its merge base with HEAD; `base_commit` is used as it is, if it exists."""
+        """`base` is replaced by its merge base with HEAD; `base_commit` is used unchanged, if it exists."""
         top = await self.top()
         head = await self._commit("HEAD")
         compared = await self._base(scope, base, base_commit, head)
@@ -340,7 +340,7 @@ def _names(changes: Sequence[FileChange]) -> list[str]:
 
 
 def _contents(top: str, changes: Sequence[FileChange]) -> dict[str, bytes]:
-    """The contents on the disk, without files that cannot be read. Of those beyond the total limit, a digest."""
+    """The contents on the disk, without files that cannot be read. Beyond the total limit, only digests are kept."""
     found: dict[str, bytes] = {}
     room = ALL_MAX_BYTES
     for change in changes:

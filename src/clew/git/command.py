@@ -183,7 +183,7 @@ class Git:
         if done.status < 0:
             raise failure(words, done, self._instead)
         found = guard.parse_settings(done.out) if done.status == 0 else []
-        return found[: -len(self._settings_given)]  # without those of this call itself
+        return found[: -len(self._settings_given)]  # without the settings of this call itself
 
     async def _submodules(self, cwd: str, extra: Mapping[str, str] | None) -> list[str]:
         """The folders of the submodules that are checked out. With `extra` None, none are looked for."""

@@ -1,11 +1,11 @@
 """Which commands a repository's own git settings name, and the settings that switch them off.
 
-`.git/config` comes with whoever made the folder: an unpacked archive can carry one. Git runs the commands that it names
-(filters, a file-system monitor, hooks, diff and merge drivers, ssh commands …) as soon as somebody looks at the tree,
-and agents look at it outside of their sandbox. So each of the repository's settings (local, worktree, and what they
-include) that names a command is overridden by a later one: the value from the user's or the machine's settings, or
-else a value that runs nothing of the repository's. The names of filters and drivers are chosen by the repository, so
-its settings are read first; reading them runs nothing.
+`.git/config` comes from the person who made the folder: an unpacked archive can contain one. Git runs the commands that
+it names (filters, a file-system monitor, hooks, diff and merge drivers, ssh commands …) as soon as a program asks for
+the state of the tree, and agents do that outside of their sandbox. So each of the repository's settings (local,
+worktree, and what they include) that names a command is overridden by a later one: the value from the user's or the
+machine's settings, or else a value that runs nothing of the repository's. The names of filters and drivers are chosen
+by the repository, so its settings are read first; reading them runs nothing.
 
 The overrides are passed in `GIT_CONFIG_PARAMETERS`, as those of `git -c` are, and not in `GIT_CONFIG_KEY_0` and so on:
 Codex can be configured to keep variables with KEY in their name from its tools, and git fails when it gets the count

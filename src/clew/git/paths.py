@@ -20,7 +20,7 @@ class Change(Record):
 
 
 def reachable(top: bytes, paths: Iterable[bytes]) -> list[bytes]:
-    """Those that are files or links, and not below a link."""
+    """The paths that are files or links, and not below a link."""
     return [
         path
         for path in paths

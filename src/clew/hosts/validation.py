@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from clew.core.history import Turn
-from clew.core.lookup import by_beginning
+from clew.core.lookup import by_prefix
 from clew.core.thread import NAME, NAME_CHARS, Thread
 from clew.engine.engine import Engine
 from clew.errors import Busy, UsageError
@@ -97,4 +97,4 @@ def single_thread(store: Store, name: str) -> Thread:
 def named_turn(thread: Thread, history: Iterable[Turn], turn_id: str) -> Turn:
     """The turn with that id, or with an id that begins with it unambiguously. Raises NotFound."""
     hint = f"clew threads show {thread.name} lists them with their ids."
-    return by_beginning(turn_id, history, lambda turn: turn.id, noun=f"turn of {thread.name}", hint=hint)
+    return by_prefix(turn_id, history, lambda turn: turn.id, noun=f"turn of {thread.name}", hint=hint)

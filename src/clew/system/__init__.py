@@ -1,1 +1,1 @@
-"""What every package may use of the operating system: private folders, files, programs, child processes."""
+"""Operating-system functions that every package may use: private folders, files, programs, child processes."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, for their owner's eyes only (law 8)."""
+"""Atomic writes of files that only their owner can read (law 8)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes, *, replace: bool = True) -> None:
-    """The file has its name only when all of it is on the disk. Raises OSError.
+    """Writes the file atomically: it gets its name only when its whole content is on the disk. Raises OSError.
 
-    `replace=False`: FileExistsError when something has that name, even if it came in the meantime.
+    `replace=False`: FileExistsError if a file has that name, even one that was made during this call.
     """
     draft = write_draft(path, content)
     try:
         if replace:
             draft.replace(path)
         else:
-            os.link(draft, path)  # unlike a rename, never over another file
+            os.link(draft, path)  # unlike a rename, this never replaces another file
     finally:
         draft.unlink(missing_ok=True)
     _sync_folder(path.parent)
 
 
 def write_draft(path: Path, content: bytes) -> Path:
-    """The content on the disk, in a new file beside `path`. The caller gives it its name, or removes it."""
+    """Writes the content to the disk, in a new file beside `path`. The caller renames or removes that file."""
     draft = path.with_name(f".{path.name[:200]}.{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -38,7 +38,7 @@ def write_draft(path: Path, content: bytes) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """So that the new name outlives a power cut, too."""
+    """Makes sure that the new name is on the disk too, in case of a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

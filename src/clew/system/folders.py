@@ -1,4 +1,4 @@
-"""Folders for the owner alone (law 8). `mkdir(0o700, parents=True)` makes what is above for everybody."""
+"""Folders that only their owner can read (law 8). `mkdir(0o700, parents=True)` does not protect the parents."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 def make_private(folder: Path) -> None:
-    """The folder, and whatever is missing above it. One that is there is left as it is. Raises OSError."""
+    """Makes the folder and its missing parents. An existing folder is not changed. Raises OSError."""
     if folder.is_dir():
         return
     make_private(folder.parent)
     try:
         folder.mkdir(0o700)
-        folder.chmod(0o700)  # whatever the umask says
+        folder.chmod(0o700)  # regardless of the umask
     except FileExistsError:  # another process was faster
         if not folder.is_dir():
             raise

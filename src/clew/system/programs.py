@@ -1,4 +1,4 @@
-"""Looking for a program on the PATH."""
+"""Finds programs on the PATH."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def on_path(name: str, environ: Mapping[str, str]) -> Path | None:
-    """As `shutil.which`, which costs every turn an import."""
+    """Like `shutil.which`, without its import, which would slow down every start."""
     for folder in environ.get("PATH", os.defpath).split(os.pathsep):
-        found = f"{folder or '.'}/{name}"  # a path object for each of a dozen folders would cost more than the look
+        found = f"{folder or '.'}/{name}"  # a Path for each of a dozen folders would take longer than the check
         if is_program(found):
             return Path(found).absolute()
     return None

@@ -1,10 +1,11 @@
-"""An estimate, run by run, of what a plain `--resume` of the agent's own session on every turn would have cost.
+"""Estimates, run by run, what a plain `--resume` of the agent's own session on every turn would have cost.
 
-Many people do that today, so it is shown beside the estimate for the transcript. If Clew resumed the only session of a
-thread, the estimate is what the run cost. If Clew started fresh or rewound, the plain session would have continued: its
-first request would have held that whole session and the new prompt, read from the cache if the last run was less than
-`CACHE_LIFE_S` ago with the same model, else written again. Every later request would have been larger or smaller by the
-same difference, read from the cache. The difference remains in the session, so later runs include it too.
+Many people work that way, so the estimate is shown beside the one for the transcript. If Clew resumed the only session
+of a thread, the estimate is what the run cost. If Clew started fresh or rewound, the plain session would have
+continued: its first request would have held that whole session and the new prompt, read from the cache if the last run
+was less than `CACHE_LIFE_S` ago with the same model, else written again. Every later request would have been larger or
+smaller by the same difference, read from the cache. The difference remains in the session, so later runs include it
+too.
 
 For some runs the estimate is what they cost, and the plain session counts as started with them: the first run of an
 agent in a thread; runs where a plain resume would have failed (the session was missing, unknown to the agent, broken or
@@ -19,7 +20,7 @@ from clew.core.decision import Reason
 from clew.core.record import Record, replace
 from clew.core.runs.run import Run
 
-CACHE_LIFE_S = 300.0  # how long a cached prefix lives that nobody reads
+CACHE_LIFE_S = 300.0  # how long a cached prefix lives after it was last read
 COMPACTED_AT_TOKENS = 160_000  # about where Claude compacts a session by itself
 
 # Clew starts fresh for these reasons, and a plain resume would not: sometimes wrongly, since it ignores an edit.
@@ -44,7 +45,7 @@ class PlainResume(Record):
 
 
 def plain_resume(run: Run, requests: RequestUsage, before: Run | None) -> PlainResume:
-    """`before`: the last run of the same agent in the thread that has `context_tokens`."""
+    """`before` is the last run of the same agent in the thread for which `context_tokens` is known."""
     first = requests.first
     as_run = PlainResume(run.usage, requests.context_tokens)
     if before is None or not _would_continue(run):

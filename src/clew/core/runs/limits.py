@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from clew.core.durations import DAY_S
 from clew.core.outcome import Outcome
 
-JITTER_S = 30.0  # the longest delay after the reset; also at most a tenth of the wait
+JITTER_S = 30.0  # the longest delay after the reset; it is also limited to a tenth of the wait
 JUST_RESET_S = 60.0  # a reset so recent still counts: the run needs some time to end
 SHORTEST_PAUSE_S = 5.0
 FIRST_PAUSE_S = 300.0

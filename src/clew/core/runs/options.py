@@ -1,6 +1,6 @@
-"""What a caller may say about one turn, beside its prompt.
+"""A caller's options for one turn.
 
-The record is made once, where a surface asks, and reaches the engine unchanged or with what a host decides for it.
+A surface makes the record once. It reaches the engine as it is, or with the changes that a host makes.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ Person = Callable[[QuestionAsked], Awaitable[Answer]]
 class TurnOptions(Record):
     agent: str | None = None  # None: the thread's
     model: str | None = None  # None: the thread's, or the agent's default
-    instructions: str | None = None  # the thread's standing text from now on; "": none; None: as it is
-    fresh_session: bool = False  # a fresh session with the whole transcript, this once
-    resume: bool | None = None  # over the setting `enable_resume`
-    timeout_s: float | None = None  # over the setting `timeout`
-    wait: bool = True  # for the thread, when another run holds it; False: Busy is raised
-    person: Person | None = None  # who answers the agent's questions; None: nobody
-    new_run_id: str | None = None  # the id that the run is to get; None: a new one
-    lasting: bool = False  # a daemon's: queued, it outlives this process; questions wait for an answer from anywhere
+    instructions: str | None = None  # the thread's new standing text; "": none; None: unchanged
+    fresh_session: bool = False  # this turn uses a fresh session with the whole transcript
+    resume: bool | None = None  # overrides the setting `enable_resume`
+    timeout_s: float | None = None  # overrides the setting `timeout`
+    wait: bool = True  # wait while another run holds the thread; False: raise Busy
+    person: Person | None = None  # answers the agent's questions; None: no person is there
+    new_run_id: str | None = None  # the id for the new run; None: a random one
+    lasting: bool = False  # a daemon's run: while queued it outlives the process; anyone may answer its questions
 
 
 NO_OPTIONS = TurnOptions()
 
 
 class TurnKeywords(TypedDict, total=False):
-    """The same fields as keywords of the Python API."""
+    """The fields of `TurnOptions` as keyword arguments of the Python API."""
 
     agent: str | None
     model: str | None

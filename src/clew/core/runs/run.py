@@ -25,7 +25,7 @@ class RunStatus(StrEnum):
     CANCELLED = "cancelled"
     TIMED_OUT = "timed_out"
     FAILED = "failed"
-    INTERRUPTED = "interrupted"  # Clew itself died
+    INTERRUPTED = "interrupted"  # the process of Clew died
 
 
 _FINAL = frozenset(

@@ -1,12 +1,12 @@
-"""The uses of tools in a run, and what came of each: the one place that says which state a use of a tool is in.
+"""The tool calls of a run, and their states. Nothing else determines the state of a tool call.
 
 state        when
-running      the agent has called the tool, and its result is still out
-waiting      a question about it is open: a person is asked, whichever tool it is
-done         it returned
-failed       it returned an error, it does not exist, its input was wrong, or it was stopped while it ran
-declined     a person or a rule refused it: the thread's permissions, or the agent's own rules and hooks
-unfinished   its run is over, and its result never came
+running      the agent has called the tool, and there is no result yet
+waiting      a question about the call is open: a person is asked, whichever tool it is
+done         the tool returned
+failed       the tool returned an error, does not exist, got a wrong input, or was stopped while it ran
+declined     a person or a rule refused the call: the thread's permissions, or the agent's own rules and hooks
+unfinished   the run has ended, and there was no result
 
 The page has the same rules in TypeScript (`web/page/state/progress.ts`); `tests/core/tool_states.json` checks both.
 """
@@ -43,7 +43,7 @@ OPEN = frozenset({ToolState.RUNNING, ToolState.WAITING})
 
 
 class ToolCall(Record):
-    """One use of a tool."""
+    """One call of a tool."""
 
     tool_id: str
     name: str
@@ -55,12 +55,12 @@ class ToolLog:
     """Feed it a run's events in order."""
 
     def __init__(self) -> None:
-        self.calls: dict[str, ToolCall] = {}  # by id, in the order in which they began
-        self._asked: dict[str, str] = {}  # questions that are open: which call each is about
-        self._refused: set[str] = set()  # calls
+        self.calls: dict[str, ToolCall] = {}  # by id, in the order in which they started
+        self._asked: dict[str, str] = {}  # by open question: the id of the call that it is about
+        self._refused: set[str] = set()  # ids of calls that were refused
 
     def feed(self, event: Event | None) -> ToolCall | None:
-        """The call that this event is the end of."""
+        """Returns the call that this event ends, if it ends one."""
         match event:
             case ToolStarted():
                 state = ToolState.WAITING if event.tool_id in self._asked.values() else ToolState.RUNNING
@@ -83,7 +83,7 @@ class ToolLog:
             self._move(tool_id, ToolState.WAITING)
 
     def _alike(self, event: QuestionAsked) -> str | None:
-        """An agent need not say which call it asks about: then it is the one with the same input."""
+        """The running call with the same tool and input, for an agent that does not say which call it asks about."""
         for call in self.calls.values():
             if call.state is ToolState.RUNNING and call.name == event.tool and call.input == event.input:
                 return call.tool_id
@@ -110,7 +110,7 @@ class ToolLog:
 
 
 def calls(events: Iterable[Event | None]) -> list[ToolCall]:
-    """Every use of a tool, in the order in which they began."""
+    """Every tool call, in the order in which they started."""
     log = ToolLog()
     for event in events:
         log.feed(event)

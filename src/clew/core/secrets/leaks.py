@@ -1,11 +1,11 @@
-"""Whether a text that is about to be published contains a known secret, also in a simple disguise.
+"""Checks whether a text that is about to be published contains a known secret, also in a simple disguise.
 
 An agent that was told to publish a secret can be told to disguise it. So the text is compared without anything that is
 not a letter or a digit, without the numbers of lists, and after URL escapes, character references and full-width
-letters were decoded. A secret is searched for as it is, backwards, in upper and lower case, in hex, and in base64 at
-each of its three alignments. A part of a secret is enough: of a random one a short part, which cannot be in another
-text by chance; of any other a part of WINDOW characters, because single words of it may be. An agent that can compute
-can still find another disguise.
+letters were decoded. The text is searched for the secret unchanged, backwards, in upper and lower case, in hex, and in
+base64 at each of its three alignments. A part of a secret is enough. Of a random secret a short part counts, because it
+cannot be in another text by chance. Of any other secret a part of WINDOW characters counts, because single words of it
+may be in another text. An agent that can compute can still find another disguise.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from urllib.parse import unquote
 
 from clew.core.record import Record
 
-WINDOW = 16  # letters and digits of a secret that count as a leak; of a shorter one, all of it
-RANDOM_WINDOW = 8  # the same of a random one: 40 bits
-HEX_WINDOW = 12  # the same of a random hex number: 48 bits, because many texts contain hex numbers
-RANDOM_LEAST = 24  # letters and digits; a shorter value may look random by chance
+WINDOW = 16  # how many letters and digits of a secret count as a leak; of a shorter secret, all of them
+RANDOM_WINDOW = 8  # the same for a random secret: 40 bits
+HEX_WINDOW = 12  # the same for a random hex number: 48 bits, because many texts contain hex numbers
+RANDOM_MIN_CHARS = 24  # a value with fewer letters and digits may look random by chance
 WORD_CHARS = 3.3  # the average length of words and numbers in a secret of words; in random letters they are shorter
-SHORTEST = 8  # a shorter form may be in any text
+MIN_CHARS = 8  # a shorter form may be in any text
 
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 _NUMBER = re.compile(
     r"(?m)^[^\w\n]*\d{1,4}[^\w\n]+|(?<=\s)\(?\d{1,4}[.):][ \t]"
-)  # of a list item: `1. `, `(1) `, `| 1 | `
+)  # the number of a list item: `1. `, `(1) `, `| 1 | `
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]|[0-9]+")  # also inside a name such as myHookSecret
-_PREFIX = re.compile(r"(?:(?:[a-z]{2,10}|[A-Z]{2,10})\d{0,2}[-_])*")  # of a vendor, which is not secret
+_PREFIX = re.compile(r"(?:(?:[a-z]{2,10}|[A-Z]{2,10})\d{0,2}[-_])*")  # a vendor's prefix, which is not secret
 
 
 class SecretForm(Record):
@@ -47,18 +47,18 @@ class SecretForm(Record):
 
 
 def leaked(text: str, secrets: Mapping[str, str]) -> list[str]:
-    """The names of the secrets that the text contains. `secrets`: by value, the name of each."""
+    """The names of the secrets that the text contains. `secrets` has the name of each secret by its value."""
     exact = {_OTHER.sub("", view) for view in _views(text)}
     plain = {view.lower() for view in exact}
-    found = {name for value, name in secrets.items() if len(value) >= SHORTEST and value in text}
+    found = {name for value, name in secrets.items() if len(value) >= MIN_CHARS and value in text}
     for views, forms_of in ((plain, _spellings), (exact, _encodings)):
         names = [(form, name) for value, name in secrets.items() for form in forms_of(value)]
-        found |= _held(views, [(form, name) for form, name in names if len(form.text) >= SHORTEST])
+        found |= _held(views, [(form, name) for form, name in names if len(form.text) >= MIN_CHARS])
     return [name for name in dict.fromkeys(secrets.values()) if name in found]
 
 
 def _held(views: set[str], forms: Iterable[tuple[SecretForm, str]]) -> set[str]:
-    """The names of the forms of which one of the views contains a part."""
+    """The names of the forms whose parts are in one of the views."""
     by_length: dict[int, dict[str, set[str]]] = {}
     for form, name in forms:
         for part in form.parts:
@@ -73,7 +73,7 @@ def _held(views: set[str], forms: Iterable[tuple[SecretForm, str]]) -> set[str]:
 
 
 def _views(text: str) -> set[str]:
-    """The text as it is, and as a reader could decode it."""
+    """The text unchanged, and as a reader could decode it."""
     decoded = {
         text,
         unquote(text),
@@ -84,11 +84,11 @@ def _views(text: str) -> set[str]:
     return decoded | {_NUMBER.sub("", view) for view in decoded}
 
 
-def _telling(value: str) -> tuple[str, int]:
+def _secret_part(value: str) -> tuple[str, int]:
     """The secret part of the value, and how many characters of it count as a leak."""
     secret = value[_prefix_end(value) :]
     letters = _OTHER.sub("", secret)
-    if len(letters) < RANDOM_LEAST:
+    if len(letters) < RANDOM_MIN_CHARS:
         return value, WINDOW
     if re.fullmatch(r"(?i)[0-9a-f]+", letters):
         return secret, HEX_WINDOW
@@ -103,7 +103,7 @@ def _prefix_end(value: str) -> int:
 
 def _spellings(value: str) -> Iterator[SecretForm]:
     """The forms that are searched for without regard to case."""
-    secret, window = _telling(value)
+    secret, window = _secret_part(value)
     for way in (secret, secret[::-1]):
         yield SecretForm(_OTHER.sub("", way).lower(), window)
         yield SecretForm(way.encode("utf-8", "surrogatepass").hex(), WINDOW)
@@ -114,7 +114,7 @@ def _encodings(value: str) -> Iterator[SecretForm]:
 
     The two base64 alphabets differ only in characters that are not letters or digits; these are left out.
     """
-    secret, window = _telling(value)
+    secret, window = _secret_part(value)
     for way in (secret, secret[::-1]):
         raw = way.encode("utf-8", "surrogatepass")
         for before, unsure in ((0, 0), (1, 2), (2, 3)):

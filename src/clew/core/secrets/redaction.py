@@ -1,7 +1,7 @@
-"""Finding and redacting secrets: by their shape (see `shapes`), and by the values in the environment.
+"""Finds and redacts secrets: by their shape (see `shapes`), and by the values in the environment.
 
-A redacted place is marked (`[redacted: …]`), so that a reader knows that something was there. Shapes are heuristics:
-what looks like none of them stays, so a redacted text is safer to show, but not safe.
+A redacted secret is replaced by a mark (`[redacted: …]`), so that a reader knows that something was there. Shapes are
+heuristics: a secret that has none of them stays. So a redacted text is safer to show, but not safe.
 
 A value of the environment is a secret if the name of its variable suggests it, unless the value is a path or a socket,
 or too common a word. The password in an address is always one. The same rule holds for every file that leaves this
@@ -18,12 +18,12 @@ from clew.core.record import replace
 from clew.core.secrets import shapes
 from clew.core.secrets.shapes import FoundSecret
 
-SHORTEST_VALUE = 8  # characters of a secret in the environment; a shorter value may be anything
-PLAIN_VALUE = 12  # the same for a value of only letters or only digits: `postgres`, `20261115`
-SHARED_CHARS = 8  # characters of a secret in a name that count as a leak; of a shorter one, all of it
-FEWEST_CHARS = 4  # a shorter secret may be in any name
+MIN_VALUE_CHARS = 8  # a shorter value in the environment may be anything
+MIN_PLAIN_CHARS = 12  # the same for a value of only letters or only digits: `postgres`, `20261115`
+SHARED_CHARS = 8  # how many characters of a secret in a name count as a leak; of a shorter secret, all of them
+MIN_CHARS = 4  # a shorter secret may be in any name
 
-# Not KEYBOARD, AUTHOR, COMPASS, PATH or PWD itself.
+# It matches neither KEYBOARD, AUTHOR, COMPASS, PATH nor PWD itself.
 _SECRET_NAME = re.compile(
     r"(?i)KEYS?(?![a-z])|TOKEN|SECRET|PASSW|PASSPHRASE|(?:\b|_)PASS(?![a-z])|_PWD\b|CREDENTIAL|COOKIE|AUTH(?!or(?!iz))"
     r"|(?:\b|_)PAT(?![a-z])"
@@ -57,7 +57,10 @@ def blank(
 def find_secrets(
     text: str, values: Iterable[str] | Mapping[str, str] = (), *, doubtful: bool = False
 ) -> list[FoundSecret]:
-    """By value and by shape, in order; overlapping ones are merged. `values` may be a mapping to names."""
+    """The secrets in the text, by value and by shape, in order. Overlapping ones are merged.
+
+    `values` may be a mapping from values to names.
+    """
     names = values if isinstance(values, Mapping) else {}
     found = [
         FoundSecret(at, at + len(value), f"value of {names[value]}" if value in names else "value")
@@ -89,7 +92,7 @@ def gives_away(name: str, secrets: Iterable[str]) -> bool:
     letters = _letters(name)
     parts = {letters[at : at + SHARED_CHARS] for at in range(len(letters) - SHARED_CHARS + 1)}
     for secret in {_letters(each) for each in secrets}:
-        if any(part in secret for part in parts) or (FEWEST_CHARS <= len(secret) < SHARED_CHARS and secret in letters):
+        if any(part in secret for part in parts) or (MIN_CHARS <= len(secret) < SHARED_CHARS and secret in letters):
             return True
     return False
 
@@ -105,7 +108,7 @@ def secret_values(environ: Iterable[tuple[str, str]], is_place: Callable[[str], 
 
 def _secrets(name: str, value: str, is_place: Callable[[str], bool]) -> Iterator[str]:
     for address in _ADDRESS.finditer(value):
-        yield address["whole"]  # with its surroundings, because the password itself may be a common word
+        yield address["whole"]  # including `://` and `@`, because the password itself may be a common word
         yield from {each for each in (address["password"], unquote(address["password"])) if not _is_plain(each)}
     if not _SECRET_NAME.search(name) or _OF_A_PLACE.search(name) or _is_plain(value):
         return
@@ -118,7 +121,7 @@ def _secrets(name: str, value: str, is_place: Callable[[str], bool]) -> Iterator
 
 def _is_plain(value: str) -> bool:
     letters = re.sub(r"[-_.:\s]", "", value)
-    return len(value) < (PLAIN_VALUE if letters.isalpha() or letters.isdigit() else SHORTEST_VALUE)
+    return len(value) < (MIN_PLAIN_CHARS if letters.isalpha() or letters.isdigit() else MIN_VALUE_CHARS)
 
 
 def _letters(text: str) -> str:

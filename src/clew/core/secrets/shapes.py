@@ -5,7 +5,7 @@ Rules
    is tried only at an anchor. In a pattern, no repeat is nested in another, none backtracks, and every repeat that
    something must follow has an upper bound. So the time is linear in the length of the text, whatever the text is.
 2. A match is certain or doubtful. Words, git hashes and UUIDs are never certain: `password: "required"` is in much
-   code. Where a person asked for secrets to be redacted, doubtful ones are redacted too; nothing else acts on them.
+   code. If a person asked for secrets to be redacted, doubtful ones are redacted too; nothing else uses them.
 3. Text inside JSON is recognized without decoding it: a quote may have backslashes before it, and a secret may follow
    the two characters of an escaped line break.
 """
@@ -22,7 +22,7 @@ from math import log2
 from clew.core.record import Record
 
 PRIVATE_KEY_MAX_CHARS = 65_536  # with its first and last line
-RANDOM_LEAST = 10  # characters of a value that is certain because it mixes letters and digits
+RANDOM_MIN_CHARS = 10  # a value of this length that mixes letters and digits is certain
 
 Judge = Callable[[str, re.Match[str]], bool | None]  # True: certain; False: doubtful; None: not a secret
 
@@ -74,7 +74,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=]{16}")
 
 
 def _private_keys(text: str, lowered: str) -> Iterator[FoundSecret]:
-    """The whole block; of an incomplete one, as far as it looks like a key. The first line alone is not a key."""
+    """Whole blocks, and incomplete ones as far as they look like a key. The first line alone is not a key."""
     at = lowered.find("-----begin ")
     footers = _END.finditer(text) if at >= 0 else iter(())
     footer = next(footers, None)
@@ -99,13 +99,13 @@ def _block_end(text: str, lowered: str, start: int, footer: re.Match[str] | None
 
 
 def is_random(value: str) -> bool:
-    """Whether letters and digits are mixed as in no word, and it is neither a hash nor a UUID."""
+    """Whether the value mixes letters and digits as no word does, and is neither a hash nor a UUID."""
     if re.fullmatch(r"(?i)(?:sha\d{1,3}[-:])?[0-9a-f-]*+", value):
         return False
     digits = sum(char.isdigit() for char in value)
     letters = sum(char.isalpha() for char in value)
     changes = sum(one.isdigit() != other.isdigit() for one, other in pairwise(value) if (one + other).isalnum())
-    if len(value) >= RANDOM_LEAST and digits >= 2 and letters >= 2 and changes >= 4:
+    if len(value) >= RANDOM_MIN_CHARS and digits >= 2 and letters >= 2 and changes >= 4:
         return True
     is_mixed = digits > 0 and any(char.islower() for char in value) and any(char.isupper() for char in value)
     return is_mixed and len(value) >= 24 and _entropy(value) > 4.3
@@ -158,7 +158,7 @@ def _of_address(text: str, match: re.Match[str]) -> bool | None:
 
 
 def _of_assignment(text: str, match: re.Match[str]) -> bool | None:
-    """If the name suggests a secret: any quoted value; unquoted, a random one, or one of a variable in capitals."""
+    """A value whose name suggests a secret: if it is quoted, random, or the value of a variable in capitals."""
     before, name = text[max(match.start() - 24, 0) : match.start()], match["name"]
     is_variable = name.isupper() and match["rest"].upper() == match["rest"]
     if name.lower() == "key" and not _KEY_OF.search(before) and not (is_variable and before.endswith("_")):

@@ -68,9 +68,9 @@ async def choose_branch(
 
 
 async def starting_point(
-    source: SourceRepository, request: TreeRequest, *, but: str | None = None
+    source: SourceRepository, request: TreeRequest, *, excluded: str | None = None
 ) -> tuple[str, str] | None:
-    """What the tree starts at and moves forward to: the name and the commit. The ref `but` is not considered."""
+    """What the tree starts at and moves forward to: the name and the commit. The ref `excluded` is ignored."""
     names = []
     if request.branch is not None and request.fetch is None:
         names += _both(request.remote, request.branch, f"refs/heads/{request.branch}")
@@ -79,7 +79,7 @@ async def starting_point(
     elif request.fetch is not None:
         names += [request.fetched]
     for name in names:
-        commit = await source.commit(name) if name != but else None
+        commit = await source.commit(name) if name != excluded else None
         if commit is not None:
             return name, commit
     if request.start is not None or request.fetch is not None:
@@ -140,7 +140,7 @@ async def _followed(source: SourceRepository, request: TreeRequest, branch: str)
         commit = await source.commit(name) if name else None
         if name and commit is not None:
             return Upstream(name, commit, True)
-    begin = await starting_point(source, request, but=f"refs/heads/{branch}")
+    begin = await starting_point(source, request, excluded=f"refs/heads/{branch}")
     return None if begin is None else Upstream(*begin, begin[0] == request.fetched)
 
 

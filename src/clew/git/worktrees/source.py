@@ -193,11 +193,11 @@ class SourceRepository:
         """How many commits `commit` has that `beside` lacks."""
         return int(await self._call("rev-list", "--count", commit, f"^{beside}"))
 
-    async def would_lose_commits(self, commit: str, *, but: str | None, known: str | None) -> bool:
-        """Whether deleting the branch `but` would lose some of its commits. Those of `known` came from elsewhere."""
+    async def would_lose_commits(self, commit: str, *, branch: str | None, known: str | None) -> bool:
+        """Whether some ancestors of `commit` would be lost with the branch. Those of `known` came from elsewhere."""
         known = await self.commit(known) if known else None  # git may have garbage-collected it
         args = ["rev-list", "--max-count=1", commit, "--not", *([known] if known else [])]
-        args += [f"--exclude=refs/heads/{but}"] if but is not None else []
+        args += [f"--exclude=refs/heads/{branch}"] if branch is not None else []
         args += ["--glob=refs/heads/*", "--remotes", "--tags", "--glob=refs/clew/archive/*"]
         return bool(await self._call(*args))
 
@@ -219,7 +219,7 @@ class SourceRepository:
             self._guard_cache[whose] = await self._git.guarded(self.path, extra)
         return {**extra, **self._guard_cache[whose]}
 
-    async def must(self, *args: str, tree: LinkedTree | None = None) -> None:
+    async def change_or_raise(self, *args: str, tree: LinkedTree | None = None) -> None:
         done = await self.change(*args, tree=tree)
         if done.status != 0:
             raise failure(args, done, "")

@@ -4,14 +4,16 @@ The rules:
 
 1. A key's tree is always at the same place, which depends only on the repository and the key. No two keys share one,
    and no two repositories do.
-2. A tree is on a branch of its own, so its commits disturb nobody. A branch that is checked out elsewhere is not used.
+2. A tree is on a branch of its own, so its commits affect no other branch. A branch that is checked out elsewhere is
+   not used.
 3. It is brought up to date only when that loses nothing: it is clean, and either its branch moves forward, or it has
-   no commits but those that Clew put there, and these were replaced at their origin (a forced push).
+   no commits except those that Clew put there, and these were replaced at their origin (a forced push).
 4. Closing loses nothing. Changed files, and commits that no branch, tag or remote has, are first kept under
    `refs/clew/archive/`; `git checkout` of that ref restores them. Ignored files are deleted. A tree in which a process
-   works, or which contains other repositories, is left as it is.
-5. Only one process at a time works on a repository's trees, under a lock. Its git holds the lock too, so that nobody
-   takes it while a git runs that outlived us. What a killed process left unfinished is made again.
+   works, or which contains other repositories, is not changed.
+5. Only one process at a time works on a repository's trees, under a lock. The git that it runs holds the lock too: if
+   that git outlives the process, no other process gets the lock before git ends. What a killed process left unfinished
+   is made again.
 
 Beside each tree is a record of what it was made from. Without the record, no branch counts as ours to delete.
 """
@@ -154,7 +156,7 @@ class WorkTrees:
             tree = source.tree(here.path)
             if not await asyncio.to_thread(os.path.lexists, here.path):
                 if tree is not None:
-                    await source.must("worktree", "remove", "--force", str(here.path))
+                    await source.change_or_raise("worktree", "remove", "--force", str(here.path))
                 return ClosedTree(
                     CloseOutcome.MISSING,
                     None,
@@ -170,7 +172,7 @@ class WorkTrees:
                 return _left(why)
             ref = await self._archived(source, here, tree, record) if reason is None else None
             gone = await asyncio.to_thread(move_to_trash, here.path)
-            await source.must("worktree", "remove", "--force", "--force", str(here.path))
+            await source.change_or_raise("worktree", "remove", "--force", "--force", str(here.path))
             note = await self._remove_rest(source, here, record)
             await asyncio.to_thread(empty_trash, here.folder)
             if await asyncio.to_thread(gone.exists):
@@ -221,7 +223,7 @@ class WorkTrees:
             notes.append("The work tree was missing, and was made again.")
         if tree is not None:
             force = ("--force", "--force") if half_made else ("--force",)
-            await source.must("worktree", "remove", *force, str(here.path))
+            await source.change_or_raise("worktree", "remove", *force, str(here.path))
         return None
 
     async def _fetched(self, source: SourceRepository, request: TreeRequest, remote: str) -> builtins.list[str]:
@@ -248,7 +250,7 @@ class WorkTrees:
         else:
             track = "--no-track" if chosen.track is None else "--track"
             args += [track, "-b", chosen.branch, str(here.path), chosen.track or chosen.start or ""]
-        await source.must(*args)
+        await source.change_or_raise(*args)
         tree = source.tree(here.path)
         if tree is None:
             raise UsageError(f"git made no work tree at {here.path}.")
@@ -268,7 +270,7 @@ class WorkTrees:
         commit = head
         if status.out:
             commit = await self._snapshot(here, tree, head)
-        elif head is None or not await source.would_lose_commits(head, but=own, known=placed):
+        elif head is None or not await source.would_lose_commits(head, branch=own, known=placed):
             return None
         assert commit is not None
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._clock()))
@@ -296,7 +298,7 @@ class WorkTrees:
         if record is not None and record.own:
             tip = await source.commit(f"refs/heads/{record.branch}")
             if tip is not None:
-                stays = await source.would_lose_commits(tip, but=record.branch, known=record.placed)
+                stays = await source.would_lose_commits(tip, branch=record.branch, known=record.placed)
                 if stays or (await source.change("branch", "-D", "--quiet", record.branch)).status != 0:
                     note = f" Its branch {record.branch} stays."
         await source.change("update-ref", "-d", here.fetched)

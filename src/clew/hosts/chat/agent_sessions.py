@@ -16,7 +16,7 @@ from pathlib import Path
 
 from clew.agents.adapter import Adapter, SessionHead
 from clew.core.ids import ThreadId
-from clew.core.lookup import by_beginning
+from clew.core.lookup import by_prefix
 from clew.core.record import Record
 from clew.core.thread import Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
@@ -77,7 +77,7 @@ class AgentSessions:
             named = [each for each in files if _id_of(each.path).startswith(session_id)]
             found = await asyncio.to_thread(self._heads, named)
         noun, hint = "session of an agent on this machine", "clew sessions list --all shows them."
-        meant = by_beginning(session_id, found, lambda session: session.id, noun=noun, hint=hint)
+        meant = by_prefix(session_id, found, lambda session: session.id, noun=noun, hint=hint)
         return await self._engine.store.call(lambda store: _as_known(store, meant))
 
     def _files(self, agent: str | None) -> list[_SessionFile]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clew.core.secrets.daemon_token import TOKEN_FILE, cookie_of, page_key_of
-from clew.core.secrets.leaks import SHORTEST
+from clew.core.secrets.leaks import MIN_CHARS
 from clew.core.secrets.redaction import find_secrets, secret_values
 
 
@@ -15,7 +15,7 @@ def own_secrets(environ: Mapping[str, str], home: Path, settings: Path | None = 
     """By value, the name of each: from the environment, from the user's settings, and the daemon's present token."""
     found = secret_values(environ.items(), os.path.lexists)
     for name, value in environ.items():  # our own, even when they look like ordinary words
-        if name.startswith("CLEW_") and name.endswith(("_SECRET", "_TOKEN", "_PASSPHRASE")) and len(value) >= SHORTEST:
+        if name.startswith("CLEW_") and name.endswith(("_SECRET", "_TOKEN", "_PASSPHRASE")) and len(value) >= MIN_CHARS:
             found[value] = name
     text = _read(settings) if settings is not None else ""
     for value in secret_values([("clew.toml", text)], os.path.lexists):

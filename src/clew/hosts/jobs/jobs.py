@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from clew.core.durations import DAY_S
 from clew.core.ids import ThreadId
 from clew.core.jobs.job import ACTIVE, LATEST, Job, JobStatus, Limits, StartMode
-from clew.core.lookup import by_beginning
+from clew.core.lookup import by_prefix
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.engine import Engine
@@ -185,7 +185,7 @@ def _find(store: Store, job_id: str) -> Job:
     if exact is not None:
         return exact
     recent = store.jobs.newest(limit=JOBS_SEARCHED)
-    return by_beginning(job_id, recent, lambda job: job.id, noun="job", hint="clew jobs list shows them.")
+    return by_prefix(job_id, recent, lambda job: job.id, noun="job", hint="clew jobs list shows them.")
 
 
 def _with_session(store: Store, job: Job) -> Job:

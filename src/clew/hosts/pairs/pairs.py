@@ -12,7 +12,7 @@ from pathlib import Path
 
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.ids import ThreadId
-from clew.core.lookup import SEARCHED, by_beginning
+from clew.core.lookup import SEARCH_LIMIT, by_prefix
 from clew.core.pairs.pair import (
     Pair,
     PairPart,
@@ -169,8 +169,8 @@ class Pairs:
         found = await self._store.call(lambda store: store.pairs.find(name))
         if found is not None:
             return found.id
-        recent = await self._store.call(lambda store: store.pairs.recent(limit=SEARCHED))
-        return by_beginning(name, recent, lambda pair: pair.id, noun="pair", hint=ALL_PAIRS).id
+        recent = await self._store.call(lambda store: store.pairs.recent(limit=SEARCH_LIMIT))
+        return by_prefix(name, recent, lambda pair: pair.id, noun="pair", hint=ALL_PAIRS).id
 
     async def latest(self, cwd: str) -> str:
         """The id of the pair that was last used in that directory. Raises NotFound."""

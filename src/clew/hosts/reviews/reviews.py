@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from clew.core.ids import ThreadId
-from clew.core.lookup import SEARCHED, by_beginning
+from clew.core.lookup import SEARCH_LIMIT, by_prefix
 from clew.core.pins import PinState
 from clew.core.record import Record
 from clew.core.reviews import prompts as words
@@ -144,9 +144,9 @@ class Reviews:
             return newest[0].id
         if await self._engine.store.call(lambda store: store.reviews.find(name)) is not None:
             return name
-        recent = await self._engine.store.call(lambda store: store.reviews.newest(limit=SEARCHED))
+        recent = await self._engine.store.call(lambda store: store.reviews.newest(limit=SEARCH_LIMIT))
         hint = "`clew review list` shows them."
-        return by_beginning(name, recent, lambda review: review.id, noun="review", hint=hint).id
+        return by_prefix(name, recent, lambda review: review.id, noun="review", hint=hint).id
 
     async def list(self, *, top: str | None = None, limit: int = 50, offset: int = 0) -> Sequence[ReviewState]:
         """The newest first."""

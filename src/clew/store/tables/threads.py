@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from clew.core.lookup import SEARCHED
+from clew.core.lookup import SEARCH_LIMIT
 from clew.core.record import replace
 from clew.core.thread import NAME_CHARS, Permissions, Thread
 from clew.errors import Conflict, NotFound
@@ -71,7 +71,7 @@ class ThreadTable(Table):
         if pair:
             threads = f"{name} is a pair; its threads are {' and '.join(pair)}"
             return f"{threads}. Name one of them, or continue the pair with clew pair --session {name}."
-        names = [row["name"] for row in self._database.all("thread_names", limit=SEARCHED)]
+        names = [row["name"] for row in self._database.all("thread_names", limit=SEARCH_LIMIT)]
         close = difflib.get_close_matches(name, names, n=3)
         return f"Did you mean {' or '.join(close)}?" if close else ALL_THREADS
 
