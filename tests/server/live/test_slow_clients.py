@@ -253,7 +253,7 @@ def test_a_piece_that_many_clients_wait_for_counts_once_and_small_ones_do_not_co
 
 class RankedConnection(Record):
     rank: int | None
-    since: float
+    connected_at: float
 
 
 @pytest.mark.parametrize(

@@ -43,13 +43,13 @@ class HttpConnection(H11Protocol):
         super().__init__(*args, **named)
         self.resumed = 0
         self.paused_at: float | None = None
-        self.since = 0.0
+        self.connected_at = 0.0
         self._deadline: asyncio.TimerHandle | None = None
         self._waits_for: str | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.since = self.loop.time()
+        self.connected_at = self.loop.time()
         connections: set[Any] = self.connections
         others = [each for each in connections if each is not self and not each.transport.is_closing()]
         if len(others) >= MAX_CONNECTIONS:
@@ -168,7 +168,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().__init__(*args, **named)
         self.resumed = 0
         self.paused_at: float | None = None
-        self.since = self.loop.time()
+        self.connected_at = self.loop.time()
         self._sending = asyncio.Lock()
 
     @property
@@ -237,7 +237,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 class Evictable(Protocol):
     """What `first_to_evict` needs to know about a connection."""
 
-    since: float
+    connected_at: float
 
     @property
     def rank(self) -> int | None: ...
@@ -249,6 +249,6 @@ E = TypeVar("E", bound=Evictable)
 def first_to_evict(connections: Iterable[E]) -> E | None:
     """Prefers idle connections without the token, then any without the token, then idle ones with it. Of equals, the
     oldest is closed."""
-    ranked = [(each.rank, each.since, each) for each in connections]
-    evictable = [(rank, since, each) for rank, since, each in ranked if rank is not None]
+    ranked = [(each.rank, each.connected_at, each) for each in connections]
+    evictable = [(rank, at, each) for rank, at, each in ranked if rank is not None]
     return min(evictable, key=lambda candidate: candidate[:2])[2] if evictable else None

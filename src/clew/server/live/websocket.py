@@ -96,12 +96,12 @@ class PageSocket:
         if changes.version <= self._version:
             return
         self._version = changes.version
-        for card in changes.summaries:
-            self._threads[card.thread.id] = card
+        for summary in changes.summaries:
+            self._threads[summary.thread.id] = summary
         for thread_id in changes.deleted:
             self._threads.pop(thread_id, None)
             self._deleted[thread_id] = None
-        if self._watch is not None and any(card.thread.id == self._watch.thread_id for card in changes.summaries):
+        if self._watch is not None and any(summary.thread.id == self._watch.thread_id for summary in changes.summaries):
             self._watch.changed()
         self._ready.set()
 
@@ -127,7 +127,7 @@ class PageSocket:
             {
                 "type": "changed",
                 "version": self._version,
-                "threads": [bodies.thread(card) for card in threads.values()],
+                "threads": [bodies.thread(summary) for summary in threads.values()],
                 "deleted": list(deleted),
             }
         )

@@ -1,5 +1,5 @@
-// All fields of a tool call's input, the most informative first. A person who allows a call must be able to see all of it, so
-// nothing is left out; a long field is folded, with its length.
+// All fields of a tool call's input, the most informative first. A person who allows a call must be able to see all of it,
+// so nothing is left out; a long field is folded, with its length.
 
 import { asText, plural } from "../text/format.ts";
 import { fieldsInDiffs, mainField } from "./edits.ts";
