@@ -99,9 +99,10 @@ class Engine:
         binary = self.find(request.agent)
         launching.prepare()
         token = self.context.new_id()
-        model = named_model(request, self.agent_settings(request.agent).model)
+        configured = self.agent_settings(request.agent).model
+        model = named_model(request, configured)
         if model is None:
-            model = await self.store.call(lambda store: self._model(request, store))
+            model = await self.store.call(lambda store: model_for(request, configured, store))
         check_argument("model", model)  # it may come from a flag, the thread, the settings or the store
         run = new_run(request, model, self.context)
         leases.runs_of_this_process.add(run.id)
@@ -116,9 +117,6 @@ class Engine:
             leases.runs_of_this_process.discard(run.id)
             raise
         return self._carry_out(request, run, binary, token, leased=leased)
-
-    def _model(self, request: TurnRequest, store: Store) -> str | None:
-        return model_for(request, self.agent_settings(request.agent).model, store)
 
     async def _open_run(
         self, request: TurnRequest, run: Run, token: str, also: Callable[[Store, Run], None] | None

@@ -16,6 +16,7 @@ from clew.core.record import Record
 from clew.core.runs.run import Run
 
 NOT_ENDED = "going_on"
+ADDED_UP = ("runs", "fallbacks", "cost_usd", "estimated_runs", "plain_resume_runs", "unpriced_runs")
 
 
 class Savings(Record):
@@ -89,22 +90,17 @@ def _sums(rows: Sequence[StatRow]) -> dict[str, Any]:
         if not row.session_resumed and row.reason is not None:
             fresh[row.reason] = fresh.get(row.reason, 0) + row.runs
     return {
-        "runs": sum(row.runs for row in rows),
+        **{name: sum(getattr(row, name) for row in rows) for name in ADDED_UP},
         "resumed": sum(row.runs for row in rows if row.session_resumed),
         "fresh": dict(sorted(fresh.items(), key=lambda item: (-item[1], item[0]))),
         "outcomes": dict(sorted(outcomes.items(), key=lambda item: (-item[1], item[0]))),
-        "fallbacks": sum(row.fallbacks for row in rows),
         "usage": sum((row.usage for row in rows), NO_USAGE),
-        "cost_usd": sum(row.cost_usd for row in rows),
         "transcript_usd": sum(
             alternative_cost_usd(row.cost_usd, row.estimated_cost_usd, row.estimate_usd) for row in rows
         ),
-        "estimated_runs": sum(row.estimated_runs for row in rows),
         "plain_resume_usd": sum(
             alternative_cost_usd(row.cost_usd, row.plain_resume_cost_usd, row.plain_resume_usd) for row in rows
         ),
-        "plain_resume_runs": sum(row.plain_resume_runs for row in rows),
-        "unpriced_runs": sum(row.unpriced_runs for row in rows),
     }
 
 

@@ -45,9 +45,7 @@ def answer_by_policy(
     """
     if question.is_form:
         return None
-    if any(_allows(tool, question) for tool in allowed_tools):
-        return Answer(allow=True)
-    if permissions is Permissions.ALL:
+    if permissions is Permissions.ALL or any(_allows(tool, question) for tool in allowed_tools):
         return Answer(allow=True)
     if permissions is Permissions.READ_ONLY:
         return Answer(allow=False, message=READ_ONLY_REFUSAL.format(tool=question.tool))
