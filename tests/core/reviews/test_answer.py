@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from clew.core.reviews.review import FindingState, Severity
 from clew.hosts.reviews import answer as review_answer
-from clew.hosts.reviews.answer import ReviewAnswer, schema
+from clew.hosts.reviews.answer import ReviewAnswer
 from clew.hosts.structured_output import SchemaMismatch
 
 FINDING = {"severity": "high", "file": "a.py", "line": 3, "title": "T", "detail": "D", "suggestion": "S"}
@@ -118,7 +118,3 @@ def test_a_long_answer_is_read_to_its_end(piece: str) -> None:
     """Less than a second; a pattern that looks at places twice would need hours, far more than a test may."""
     with pytest.raises(SchemaMismatch):
         read_answer(piece * 400_000, already=0, round_number=1)
-
-
-def test_the_shape_is_there_as_a_schema() -> None:
-    assert "findings" in json.dumps(schema())

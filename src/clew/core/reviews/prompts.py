@@ -124,7 +124,7 @@ def first_round(
         parts.append(_findings(findings, None, mark))
     if review.focus:
         parts.append(f"Look at this above all: {review.focus}")
-    parts.append(_listed(changes, mark))
+    parts.append(f"Files:\n{fenced(_rows([_line(change) for change in changes]), mark)}")
     parts.append(f"The diff:\n{fenced(diff, mark)}")
     return "\n\n".join(parts)
 
@@ -180,10 +180,6 @@ def _compared(review: Review, base: str | None, mark: str) -> str:
     names = _rows([_one_line(path) for path in review.paths])  # data: a shell may have expanded a pattern
     where = f" Only in:\n{fenced(names, mark)}" if review.paths else ""
     return f"Compared: {with_what}{parted}.{where}"
-
-
-def _listed(changes: Sequence[FileChange], mark: str) -> str:
-    return f"Files:\n{fenced(_rows([_line(change) for change in changes]), mark)}"
 
 
 def _rows(rows: Sequence[str]) -> str:

@@ -127,10 +127,6 @@ class Claims:
 
             self._checked = await self._store.call(release)
 
-    def any_left(self, store: Store) -> bool:
-        """Whether any job is unfinished that a worker like this one takes, in this worker or another."""
-        return store.jobs.any_unfinished(own=self._own)
-
     async def end(self) -> None:
         """Cancels the jobs that are held. Each of them is queued again."""
         held = list(self._held.values())

@@ -30,10 +30,7 @@ def prepared(file: str) -> Iterator[int]:
     """
     import fcntl
 
-    try:
-        guard, users = (_opened(f"{file}.{name}") for name in ("lock", "users"))
-    except OSError as error:
-        raise _unusable(file, error) from error
+    guard, users = (_open(file, suffix) for suffix in (".lock", ".users"))
     is_ready = False
     try:
         fcntl.flock(guard, fcntl.LOCK_EX)
@@ -42,7 +39,7 @@ def prepared(file: str) -> Iterator[int]:
         if making.exists():  # a worker was killed while it created the tables, so nobody has used them
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{file}{suffix}").unlink(missing_ok=True)
-        _make(file)
+        os.close(_open(file))
         if not Path(file).stat().st_size:
             making.touch(0o600)
         if _is_damaged(file):
@@ -53,7 +50,7 @@ def prepared(file: str) -> Iterator[int]:
                     hint="Stop them and start again. The queue is then rebuilt from the store, and nothing is lost.",
                 )
             _rename(file)
-            _make(file)
+            os.close(_open(file))
             making.touch(0o600)
         yield users
         making.unlink(missing_ok=True)
@@ -77,13 +74,9 @@ def _has_others(users: int) -> bool:
     return not is_alone
 
 
-def _opened(path: str) -> int:
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-
-
-def _make(file: str) -> None:
+def _open(file: str, suffix: str = "") -> int:
     try:
-        os.close(_opened(file))
+        return os.open(f"{file}{suffix}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _unusable(file, error) from error
 

@@ -158,7 +158,8 @@ class Worker:
                 await self._store.call(lambda store: store.workers.forget(self._settings.id))
 
     async def _stop_if_idle(self, stop: asyncio.Event) -> None:
-        if not await self._store.call(lambda store: self._claims.any_left(store) or self._waiting(store)):
+        own = not self._settings.hooks_only
+        if not await self._store.call(lambda store: store.jobs.any_unfinished(own=own) or self._waiting(store)):
             stop.set()
 
     async def _claim(self) -> None:

@@ -7,7 +7,8 @@ event is still open.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from clew.core.hooks.hook import KIND, split_key
 from clew.core.jobs.job import Job, JobStatus, Limits
@@ -31,32 +32,32 @@ class HookDispatcher:
     async def dispatch(self, stored: StoredHook, plan: EventPlan) -> None:
         if plan.dropped:
             await self._clean_up(stored.id, plan.dropped)
-            return
-        if not plan.jobs:
+        elif plan.jobs:
+            await self._end_once(
+                stored.id, lambda store: {"state": "dispatched", "jobs": self._create_jobs(store, stored, plan)}
+            )
+        else:
             await self.end(stored.id, "ignored", plan.ignored)
-            return
-
-        def create(store: Store) -> None:
-            if not _is_open(store, stored.id):
-                return
-            now = self._engine.context.clock()
-            jobs = tuple(self._create_job(store, stored, planned, now) for planned in plan.jobs)
-            store.hooks.update_event(stored.id, state="dispatched", jobs=jobs, done_at=now)
-
-        await self._engine.store.atomically(create)
 
     async def end(self, hook_id: str, state: str, why: str | None) -> None:
         """Sets the event's last state, unless another worker has done so."""
-        now = self._engine.context.clock()
+        if await self._end_once(hook_id, lambda store: {"state": state, "why": why}) and state == "failed":
+            log.warning("a hook event has failed: %s", why)
 
-        def end(store: Store) -> bool:
-            if not _is_open(store, hook_id):
+    async def _end_once(self, hook_id: str, act: Callable[[Store], Mapping[str, Any]]) -> bool:
+        """Ends the event in one transaction with what `act` does; `act` returns the changes of the event.
+
+        False: another worker has ended the event, and `act` is not called.
+        """
+
+        def write(store: Store) -> bool:
+            known = store.hooks.event(hook_id)
+            if known is None or known.state != "received":
                 return False
-            store.hooks.update_event(hook_id, state=state, why=why, done_at=now)
+            store.hooks.update_event(hook_id, **act(store), done_at=self._engine.context.clock())
             return True
 
-        if await self._engine.store.atomically(end) and state == "failed":
-            log.warning("a hook event has failed: %s", why)
+        return await self._engine.store.atomically(write)
 
     async def _clean_up(self, hook_id: str, keys: Sequence[str]) -> None:
         """Closes the work trees, then drops the sessions in one transaction with the end of the event.
@@ -65,20 +66,20 @@ class HookDispatcher:
         """
         notes = [await self._sweep.close_tree(key) for key in keys]
 
-        def drop(store: Store) -> None:
-            if not _is_open(store, hook_id):
-                return
+        def drop(store: Store) -> Mapping[str, Any]:
             for key in keys:
                 self._sessions.forget(store, key)
-            now, why = self._engine.context.clock(), " ".join(dict.fromkeys(filter(None, notes))) or None
-            store.hooks.update_event(hook_id, state="dispatched", why=why, done_at=now)
+            return {"state": "dispatched", "why": " ".join(dict.fromkeys(filter(None, notes))) or None}
 
-        await self._engine.store.atomically(drop)
+        await self._end_once(hook_id, drop)
 
-    def _create_job(self, store: Store, stored: StoredHook, planned: PlannedJob, now: float) -> str:
-        job_id = self._engine.context.new_id()
-        _save_rows(store, stored, planned, self._thread(store, planned, now), job_id, now)
-        return job_id
+    def _create_jobs(self, store: Store, stored: StoredHook, plan: EventPlan) -> tuple[str, ...]:
+        now = self._engine.context.clock()
+        created = []
+        for planned in plan.jobs:
+            created.append(self._engine.context.new_id())
+            _save_rows(store, stored, planned, self._thread(store, planned, now), created[-1], now)
+        return tuple(created)
 
     def _thread(self, store: Store, planned: PlannedJob, now: float) -> Thread:
         """The key's thread, with the agent's settings as they are now; or a new thread."""
@@ -90,12 +91,6 @@ class HookDispatcher:
         settings = {"agent": agent.agent, "model": agent.model, "permissions": agent.permissions}
         changes = {name: value for name, value in settings.items() if getattr(thread, name) != value}
         return store.threads.update(thread.id, at=now, **changes) if changes else thread
-
-
-def _is_open(store: Store, hook_id: str) -> bool:
-    """No worker has ended the event yet."""
-    known = store.hooks.event(hook_id)
-    return known is not None and known.state == "received"
 
 
 def _save_rows(store: Store, stored: StoredHook, planned: PlannedJob, thread: Thread, job_id: str, now: float) -> None:

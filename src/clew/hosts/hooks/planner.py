@@ -5,16 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from clew.core.hooks.hook import (
-    CLEAN_UP,
-    Forge,
-    HookAgent,
-    HookEvent,
-    Match,
-    needs_writer,
-    route,
-    session_key,
-)
+from clew.core.hooks.hook import CLEAN_UP, Forge, HookAgent, HookEvent, Match, needs_writer, route, session_key
 from clew.core.hooks.settings import HookRepo, HookSettings
 from clew.core.record import Record
 from clew.engine.engine import Engine

@@ -55,8 +55,9 @@ class HookSweep:
         now = self._engine.context.clock()
         swept = []
         for key in await self._sessions.keys():
-            if await self._engine.store.call(lambda store, key=key: self._is_running(store, key)):  # type: ignore[misc]
-                continue
+            thread_id = ThreadId(key.thread_id)
+            if await self._engine.store.call(lambda store, id_=thread_id: self._engine.is_held(store, id_)):  # type: ignore[misc]
+                continue  # a run is in progress
             why = UNUSED if self._is_old(now, key.used_at) else await self._closed(key.key, key.forge)
             if why is None or not await self._engine.store.call(lambda store, key=key: _is_unchanged(store, key)):  # type: ignore[misc]
                 continue  # or it was used while the forge was asked
@@ -114,9 +115,6 @@ class HookSweep:
 
     def _is_old(self, now: float, used_at: float) -> bool:
         return now - used_at > self._settings.sweep_age_s
-
-    def _is_running(self, store: Store, key: HookKey) -> bool:
-        return self._engine.is_held(store, ThreadId(key.thread_id))
 
     async def _closed(self, key: str, forge: str | None) -> str | None:
         """None: the issue is open, or the forge cannot be asked."""

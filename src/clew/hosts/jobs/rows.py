@@ -97,10 +97,6 @@ def earlier_outcomes(store: Store, job: Job, run: Run) -> tuple[str | None, ...]
     return tuple(each.outcome for each in runs if each.id != run.id and each.created_at >= since)
 
 
-def was_resumed(store: Store, run: Run) -> bool:
-    return any(attempt.resumed for attempt in store.runs.attempts(run.id))
-
-
 def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:
     """Makes the run the job's newest. From now until the job ends, no other job of its key runs.
 

@@ -254,7 +254,7 @@ class JobRunner:
                 job_now,
                 outcome,
                 earlier=() if is_success else job_rows.earlier_outcomes(store, job_now, run),
-                resumed=not is_success and job_rows.was_resumed(store, run),
+                resumed=not is_success and any(attempt.resumed for attempt in store.runs.attempts(run.id)),
                 resets_at=resets_at,
                 now=now,
                 jitter=random.random(),

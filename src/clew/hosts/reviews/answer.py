@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -35,11 +35,6 @@ class _Answer(msgspec.Struct):
     summary: Words
     findings: Annotated[list[_Finding], msgspec.Meta(max_length=MAX_FINDINGS)]
     earlier: Annotated[list[_Verdict], msgspec.Meta(max_length=10_000)] = []
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema of an answer."""
-    return msgspec.json.schema(_Answer)
 
 
 def check(text: str) -> None:
