@@ -7,6 +7,7 @@ cancelled; those that touch the disk only read, and their docstrings say so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +25,7 @@ from clew.core.thread import Permissions, Trust
 if TYPE_CHECKING:
     from clew.core.branching.edits import FileEdit
 
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")  # the form of session ids
 OUTPUT_CHARS = 2_000  # how much of a tool's output an event keeps; all of it is in the session's file
 
 

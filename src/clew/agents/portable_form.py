@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
 def json_line(line: Mapping[str, Any]) -> bytes:
     """One line of a file. The same values give the same bytes."""
     return json.dumps(line, separators=(",", ":"), sort_keys=True).encode() + b"\n"
+
+
+def texts_only(value: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The fields of these names, if they are texts."""
+    return {name: value[name] for name in names if isinstance(value.get(name), str)}
 
 
 def numbers_only(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import Depends, Path
 from starlette.requests import HTTPConnection
 
-from clew.api.client import Client
+from clew.api.client import Client, Thread
 from clew.server.health import HealthCheck
 from clew.server.live.event_encoding import EventEncoder
 from clew.server.live.hub import Hub
@@ -44,6 +44,12 @@ class SharedState:
         self.daemon_id = secrets.token_hex(8)  # another one after each restart
         self.closing = asyncio.Event()
         self.listeners = 0  # clients that follow events
+
+    async def ready_thread(self, name: str) -> Thread:
+        """The thread. Raises RequestRefused if no agent may be started in its directory."""
+        thread = await self.client.find(name)
+        self.roots.check(thread.record.cwd)
+        return thread
 
     @contextmanager
     def listening(self) -> Iterator[None]:

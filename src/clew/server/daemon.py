@@ -102,16 +102,12 @@ def bind(address: Address, *, new_token: bool = False) -> socket.socket:
 
 
 def _bind_error(address: Address, error: OSError, new_token: bool) -> UsageError:
-    if error.errno == errno.EADDRINUSE and new_token:
-        return UsageError(
-            f"Port {address.port} of {address.host} is in use, perhaps by another clew serve. The token is unchanged.",
-            hint="End that one first; then clew serve --new-token starts with another token.",
-        )
     if error.errno == errno.EADDRINUSE:
-        return UsageError(
-            f"Port {address.port} of {address.host} is in use, perhaps by another clew serve.",
-            hint="Use that one, or another port: clew serve --port 0 takes any free one.",
-        )
+        in_use = f"Port {address.port} of {address.host} is in use, perhaps by another clew serve."
+        if new_token:
+            hint = "End that one first; then clew serve --new-token starts with another token."
+            return UsageError(f"{in_use} The token is unchanged.", hint=hint)
+        return UsageError(in_use, hint="Use that one, or another port: clew serve --port 0 takes any free one.")
     if error.errno == errno.EACCES:
         return UsageError(f"You are not allowed to listen on port {address.port}.", hint="Use a port above 1023.")
     return UsageError(f"clew serve cannot listen on {address.host}:{address.port}: {error.strerror}.")

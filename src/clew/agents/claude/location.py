@@ -8,10 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from clew.agents.adapter import UUID
+
 MAX_SLUG_CHARS = 200  # the CLI cuts a longer name, and appends a hash of its own
 
 _SESSION_ID = re.compile(r"[A-Za-z0-9-]+\Z")
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 
 
 def config_dir(environ: Mapping[str, str]) -> str:
@@ -33,7 +34,7 @@ def session_file(config_dir: str, work_dir: str, session_id: str) -> Path | None
 
 def expected_session_path(config_dir: str, work_dir: str, session_id: str) -> Path | None:
     slug = _slug(work_dir)
-    if not _UUID.match(session_id) or len(slug) > MAX_SLUG_CHARS:
+    if not UUID.match(session_id) or len(slug) > MAX_SLUG_CHARS:
         return None
     return Path(config_dir) / "projects" / slug / f"{session_id}.jsonl"
 
@@ -42,7 +43,7 @@ def session_paths(config_dir: str) -> Iterator[Path]:
     """Without the files of subagents, which have other names or are in folders of their own."""
     with contextlib.suppress(OSError):
         for path in (Path(config_dir) / "projects").glob("*/*.jsonl"):
-            if _UUID.match(path.stem):
+            if UUID.match(path.stem):
                 yield path
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from clew.agents.claude.session import CLI_NOTE_PREFIXES
-from clew.agents.portable_form import json_line, numbers_only
+from clew.agents.portable_form import json_line, numbers_only, texts_only
 
 # The only texts of the CLI's own, in the role of the user or the agent, that are kept.
 KNOWN_CLI_TEXTS = frozenset(
@@ -61,7 +61,8 @@ def portable_form(content: bytes) -> bytes | None:
     try:
         for line in lines:
             if line.get("type") == "cost-state":
-                kept.append(json_line(_cost(line)))
+                cost = {"type": "cost-state", "sessionId": str(line.get("sessionId"))}
+                kept.append(json_line(numbers_only(line) | cost))
                 continue
             uuid = line.get("uuid")
             if not isinstance(uuid, str):
@@ -70,9 +71,8 @@ def portable_form(content: bytes) -> bytes | None:
             message = _message(line, on_chain=uuid in chain)
             parents[uuid] = uuid if message is not None else above
             if message is not None:
-                kept.append(
-                    json_line({"parentUuid": above, "isSidechain": False} | _fields(line) | {"message": message})
-                )
+                fields = {"parentUuid": above, "isSidechain": False} | texts_only(line, _LINE)
+                kept.append(json_line(fields | {"message": message}))
     except _NotPortable:
         return None
     return b"".join(kept)
@@ -111,14 +111,6 @@ def _chain(lines: list[Line]) -> set[str]:
     return found
 
 
-def _fields(line: Line) -> Line:
-    return {name: line[name] for name in _LINE if isinstance(line.get(name), str)}
-
-
-def _cost(line: Line) -> Line:
-    return numbers_only(line) | {"type": "cost-state", "sessionId": str(line.get("sessionId"))}
-
-
 def _message(line: Line, *, on_chain: bool) -> Line | None:
     """The line's message with only its texts. None: nothing of it is kept. Raises _NotPortable."""
     if line.get("subtype") == "compact_boundary" or line.get("isCompactSummary"):
@@ -138,11 +130,9 @@ def _message(line: Line, *, on_chain: bool) -> Line | None:
     _check_cli_texts(line, message, found)
     if not found:
         return None
-    kept = {name: message[name] for name in _MESSAGE if isinstance(message.get(name), str)}
-    is_plain = isinstance(content, str)
     usage = message.get("usage")
-    kept |= {"usage": numbers_only(usage)} if isinstance(usage, dict) else {}
-    return kept | {"content": found[0]["text"] if is_plain else found}
+    kept = texts_only(message, _MESSAGE) | ({"usage": numbers_only(usage)} if isinstance(usage, dict) else {})
+    return kept | {"content": found[0]["text"] if isinstance(content, str) else found}
 
 
 def _check_cli_texts(line: Line, message: Line, found: list[Line]) -> None:

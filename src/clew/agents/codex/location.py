@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from clew.agents.adapter import UUID
 from clew.core.durations import DAY_S
 
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _LAST_S = 4_000_000_000  # a UUID of another version contains no time: its first digits may be anything
 
 
@@ -21,7 +20,7 @@ def config_dir(environ: Mapping[str, str]) -> str:
 
 def is_session_id(session_id: str) -> bool:
     """Only a UUID is safe: with anything else, `codex exec resume` starts a new session and exits with 0."""
-    return _UUID.match(session_id) is not None
+    return UUID.match(session_id) is not None
 
 
 def session_file(config_dir: str, session_id: str) -> Path | None:

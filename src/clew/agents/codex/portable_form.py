@@ -16,7 +16,7 @@ from typing import Any
 
 from clew.agents.codex.session import CODEX_NOTE_PREFIXES, is_prompt, text_of
 from clew.agents.json_lines import decode
-from clew.agents.portable_form import json_line, numbers_only
+from clew.agents.portable_form import json_line, numbers_only, texts_only
 
 _META = ("id", "session_id", "timestamp", "cwd", "cli_version", "source", "model_provider")
 _ORIGINATOR = "codex_exec"  # a resumed session sends it as an HTTP header, so it is not taken from the file
@@ -65,9 +65,9 @@ def _payload(kind: str, payload: Line) -> Line | None:
     """The part of a line's payload that is kept. None: the line is dropped."""
     match kind, payload.get("type"):
         case "session_meta", _:
-            kept = {name: payload[name] for name in _META if isinstance(payload.get(name), str)}
+            kept = texts_only(payload, _META) | {"originator": _ORIGINATOR}
             mode = payload.get("history_mode")
-            return kept | {"originator": _ORIGINATOR} | ({"history_mode": mode} if mode in _MODES else {})
+            return kept | ({"history_mode": mode} if mode in _MODES else {})
         case "response_item", "message":
             return _message(payload)
         case "event_msg", "token_count":
@@ -86,5 +86,4 @@ def _message(payload: Line) -> Line | None:
         part = {"type": "output_text", "text": text}
     else:
         return None
-    own = {"id": payload["id"]} if isinstance(payload.get("id"), str) else {}
-    return {"type": "message", "role": role, "content": [part]} | own
+    return {"type": "message", "role": role, "content": [part]} | texts_only(payload, ("id",))

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from clew.core.costs.savings import DailySavings, Savings, transcript_new_tokens, transcript_tokens
-from clew.core.record import Record
 from clew.core.runs.question import Question, QuestionState
 from clew.core.runs.run import LIVE, Run
 from clew.core.thread import Origin
@@ -192,8 +191,3 @@ def day(found: DailySavings) -> Body:
         "shown_tokens": found.usage.shown_tokens,
         "output_tokens": found.usage.output_tokens,
     }
-
-
-def agent(found: Record) -> Body:
-    """An agent's health: the record's fields have the names of the JSON fields."""
-    return found.as_dict()

@@ -39,7 +39,7 @@ async def healthz(shared: TheShared) -> Response:
 @router.get("/api/agents", response_model=schemas.AgentList, responses=fails(body=False), tags=["daemon"])
 async def agents(client: TheClient) -> Response:
     """All agents. For an agent that cannot be used, it says what to do."""
-    return json_response({"items": [bodies.agent(found) for found in await client.views.agents()]})
+    return json_response({"items": [health.as_dict() for health in await client.views.agents()]})
 
 
 @router.get("/api/stats", response_model=hook_shapes.Stats, responses=fails(404, body=False), tags=["daemon"])

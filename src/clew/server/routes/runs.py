@@ -80,8 +80,7 @@ async def continue_(run_id: RunId, shared: TheShared, creation: TheCreation) -> 
     if earlier := await created_before(creation, partial(accepted, shared.client)):
         return earlier
     run = await shared.client.run(run_id)
-    thread = await shared.client.find(run.thread_id)
-    shared.roots.check(thread.record.cwd)
+    thread = await shared.ready_thread(run.thread_id)
     follow_up = await thread.continue_after_limit(run.id, new_run_id=creation.id, lasting=True)
     return await accepted(shared.client, follow_up.id)
 
@@ -91,7 +90,7 @@ async def send(run_id: RunId, shared: TheShared) -> Response:
     """Starts a queued or held run before the others; the running one is stopped. 409 once the run has started."""
     client = shared.client
     run = await client.run(run_id)
-    shared.roots.check((await client.find(run.thread_id)).record.cwd)
+    await shared.ready_thread(run.thread_id)
     return await accepted(client, (await client.send_queued(run.id)).id)
 
 
@@ -108,7 +107,7 @@ async def tool_result(run_id: RunId, given: requests.ToolResult, shared: TheShar
     """Answers a question. If the run that asked has ended, a new run sends the answer to the resumed session."""
     client = shared.client
     run = await client.run(run_id)
-    shared.roots.check((await client.find(run.thread_id)).record.cwd)
+    await shared.ready_thread(run.thread_id)
     reply = Answer(allow=given.allow, message=given.message or "", answers=given.answers)
     answered = await client.answer(run.id, given.question_id, reply, lasting=True)
     follow_up = answered.follow_up

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from clew.api.client import Client, Thread
+from clew.api.client import Client
 from clew.core.thread import KINDS
-from clew.server.access import SharedState, TheClient, TheShared, ThreadName, TurnId
+from clew.server.access import TheClient, TheShared, ThreadName, TurnId
 from clew.server.models import bodies, requests, schemas
 from clew.server.models.json_body import json_response
 from clew.server.models.openapi import fails, located
@@ -174,7 +174,7 @@ async def retry(name: ThreadName, body: requests.RetryRequest, shared: TheShared
     """Asks that turn again in a fresh session; the turns after it are archived when the run starts."""
     if earlier := await created_before(creation, partial(accepted, shared.client)):
         return earlier
-    thread = await _ready(shared, name)
+    thread = await shared.ready_thread(name)
     run = await thread.retry(body.turn, agent=body.agent, model=body.model, new_run_id=creation.id, lasting=True)
     return await accepted(shared.client, run.id)
 
@@ -185,7 +185,7 @@ async def ask(name: ThreadName, body: requests.NewRun, shared: TheShared, creati
     """Sends a prompt, which is on disk when this answers. One run of a thread is live at a time; others are queued."""
     if earlier := await created_before(creation, partial(accepted, shared.client)):
         return earlier
-    thread = await _ready(shared, name)
+    thread = await shared.ready_thread(name)
     run = await thread.ask(
         body.prompt,
         agent=body.agent,
@@ -197,10 +197,3 @@ async def ask(name: ThreadName, body: requests.NewRun, shared: TheShared, creati
         lasting=True,
     )
     return await accepted(shared.client, run.id)
-
-
-async def _ready(shared: SharedState, name: str) -> Thread:
-    """The thread, if an agent may be started in its directory."""
-    thread = await shared.client.find(name)
-    shared.roots.check(thread.record.cwd)
-    return thread
