@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from clew.cli.ui.printing import local_time
+from clew.cli.ui.formatting import local_time
 from clew.testing.stage import MODEL, SUBSCRIPTION
 from cli.conftest import TIMEOUT_S
 

@@ -10,7 +10,7 @@ import pytest
 
 from clew.api.reply import Reply
 from clew.cli.stats import _show
-from clew.cli.ui.printing import price
+from clew.cli.ui.formatting import price
 from clew.cli.ui.run_display import closing_line
 from clew.core.costs.savings import Savings
 from clew.core.costs.usage import Usage

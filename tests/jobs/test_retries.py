@@ -155,7 +155,7 @@ async def test_a_wild_reset_time_is_waited_for_a_while_and_shown(scripted: Stage
         latest = client.engine.context.clock() + FIRST_PAUSE_S + JITTER_S
         assert waiting.wake_at is not None and now < waiting.wake_at <= latest
 
-        from clew.cli.ui.printing import stamp as in_cli
+        from clew.cli.ui.formatting import stamp as in_cli
         from clew.server.models.json_body import stamp as in_http
 
         for stamp in (in_cli, in_http):

@@ -9,7 +9,8 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from clew.cli.ui.printing import note, one_line, plural
+from clew.cli.ui.formatting import one_line, plural
+from clew.cli.ui.printing import note
 
 if TYPE_CHECKING:
     from clew.api.client import Client

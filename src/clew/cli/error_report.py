@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clew.cli.ui.printing import harmless, local_time, note, print_json
+from clew.cli.ui.formatting import harmless, local_time
+from clew.cli.ui.printing import note, print_json
 from clew.core.costs.usage import NO_USAGE
 from clew.errors import Cancelled, ClewError, SecretFound, UsageError, UsageLimit
 

@@ -9,7 +9,8 @@ import signal
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from clew.cli.ui.printing import harmless, note, print_json
+from clew.cli.ui.formatting import harmless
+from clew.cli.ui.printing import note, print_json
 from clew.cli.ui.run_display import RunDisplay, closing_line
 from clew.cli.ui.terminal_input import TerminalInput
 from clew.core.thread import Permissions, Trust

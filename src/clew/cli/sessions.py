@@ -11,7 +11,8 @@ from clew.cli.client_runner import client_command, with_client
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.error_report import print_error
 from clew.cli.options import AS_JSON, OF_AGENT, OF_PROJECT
-from clew.cli.ui.printing import ago, harmless, note, one_line, plural, print_json, say, short_ids, stamp
+from clew.cli.ui.formatting import ago, harmless, one_line, plural, short_ids, stamp
+from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 from clew.errors import Busy, ClewError, NotFound, UsageError
 

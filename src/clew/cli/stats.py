@@ -11,7 +11,8 @@ from clew.cli.client_runner import with_client
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.options import AS_JSON, SINCE, complete_thread
 from clew.cli.reviews.measures import reviews
-from clew.cli.ui.printing import NO_PRICE, dollars, note, plural, print_json, say
+from clew.cli.ui.formatting import NO_PRICE, dollars, plural
+from clew.cli.ui.printing import note, print_json, say
 from clew.core.costs.savings import Savings, total_savings
 from clew.errors import UsageError
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from clew.cli.jobs.jobs import span
-from clew.cli.ui.printing import local_time, stamp
+from clew.cli.ui.formatting import local_time, stamp
 from clew.core.jobs.job import JobStatus
 from clew.testing.model.api import ModelApi
 from clew.testing.model.scripts import Hang, ToolUse

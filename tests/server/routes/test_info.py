@@ -11,7 +11,7 @@ import pytest
 
 import forkserver
 from clew import __version__
-from clew.cli.ui.printing import dollars
+from clew.cli.ui.formatting import dollars
 from clew.core.costs.savings import total_savings
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.runs.run import Owner, Run, RunStatus

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from clew.cli.demo.scripted_conversation import EDIT
-from clew.cli.ui.printing import harmless, one_line
+from clew.cli.ui.formatting import harmless, one_line
 from clew.cli.ui.run_display import meaning
 
 if TYPE_CHECKING:

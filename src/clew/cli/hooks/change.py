@@ -10,7 +10,8 @@ import click
 
 from clew.cli.client_runner import client_command, with_client
 from clew.cli.options import AS_JSON
-from clew.cli.ui.printing import harmless, joined, note, one_line, plural, print_json, say
+from clew.cli.ui.formatting import harmless, joined, one_line, plural
+from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 from clew.core.hooks.hook import session_key, split_key
 from clew.errors import ClewError, UsageError

@@ -10,7 +10,8 @@ import click
 
 from clew.cli.client_runner import client_command
 from clew.cli.options import AS_JSON
-from clew.cli.ui.printing import agent_words, one_line, plural, print_json, say
+from clew.cli.ui.formatting import agent_words, one_line, plural
+from clew.cli.ui.printing import print_json, say
 from clew.core.hooks.hook import CLEAN_UP, KINDS, Forge, HookAgent
 from clew.errors import ClewError, ConfigError, UsageError
 

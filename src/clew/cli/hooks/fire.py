@@ -12,7 +12,8 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.ui.printing import SHORT_ID, agent_words, harmless, note, plural, print_json, say, stamp
+from clew.cli.ui.formatting import SHORT_ID, agent_words, harmless, plural, stamp
+from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.run_display import meaning
 from clew.errors import UsageError
 

@@ -8,7 +8,8 @@ import click
 
 from clew.cli.client_runner import client_command
 from clew.cli.options import AS_JSON, LIMIT
-from clew.cli.ui.printing import SHORT_ID, ago, harmless, note, one_line, print_json, say, short_ids, stamp
+from clew.cli.ui.formatting import SHORT_ID, ago, harmless, one_line, short_ids, stamp
+from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 
 if TYPE_CHECKING:

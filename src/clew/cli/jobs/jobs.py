@@ -14,23 +14,8 @@ from clew.cli.jobs.logs import logs
 from clew.cli.jobs.submit import submit
 from clew.cli.jobs.watch import watch
 from clew.cli.options import AS_JSON, LIMIT
-from clew.cli.ui.printing import (
-    ago,
-    harmless,
-    joined,
-    lasted,
-    local_time,
-    note,
-    one_line,
-    plural,
-    price,
-    print_json,
-    say,
-    say_block,
-    say_fields,
-    short_ids,
-    stamp,
-)
+from clew.cli.ui.formatting import ago, harmless, joined, lasted, local_time, one_line, plural, price, short_ids, stamp
+from clew.cli.ui.printing import note, print_json, say, say_block, say_fields
 from clew.cli.ui.run_display import meaning, session_words
 from clew.cli.ui.tables import columns
 from clew.core.jobs.job import STOPPED, JobStatus

@@ -10,7 +10,8 @@ import click
 from clew.cli.client_runner import client_command
 from clew.cli.jobs.watch import job_event_object
 from clew.cli.options import AS_JSON
-from clew.cli.ui.printing import for_terminal, joined, lasted, local_time, note, print_json, say, stamp
+from clew.cli.ui.formatting import joined, lasted, local_time, stamp
+from clew.cli.ui.printing import for_terminal, note, print_json, say
 from clew.cli.ui.run_display import meaning, session_words
 from clew.cli.ui.tool_lines import tool_line
 from clew.core.runs import events

@@ -8,7 +8,8 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import complete_pair
-from clew.cli.ui.printing import harmless, note, plural, print_json, stamp
+from clew.cli.ui.formatting import harmless, plural, stamp
+from clew.cli.ui.printing import note, print_json
 from clew.errors import UsageError
 
 if TYPE_CHECKING:

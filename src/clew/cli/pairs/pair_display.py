@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from clew.cli.ui.printing import harmless, joined, plural, price, print_json, say
+from clew.cli.ui.formatting import harmless, joined, plural, price
+from clew.cli.ui.printing import print_json, say
 from clew.cli.ui.run_display import RunDisplay, usage_words
 from clew.cli.ui.tool_lines import indented
 from clew.core.pairs.pair import (

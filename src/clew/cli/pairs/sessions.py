@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import seconds
-from clew.cli.ui.printing import ago, dollars, harmless, note, one_line, plural, print_json, say, stamp
+from clew.cli.ui.formatting import ago, dollars, harmless, one_line, plural, stamp
+from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 
 if TYPE_CHECKING:

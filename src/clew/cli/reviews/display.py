@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from clew.cli.ui.printing import harmless, has_colours, joined, one_line, plural
+from clew.cli.ui.formatting import harmless, joined, one_line, plural
+from clew.cli.ui.printing import has_colours
 from clew.cli.ui.run_display import RunDisplay, fresh_words, usage_words
 from clew.core.reviews.review import FileChange, Finding, FindingState, ReviewRound, Severity, findings_of
 from clew.core.runs import events

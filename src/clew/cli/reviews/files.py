@@ -10,7 +10,8 @@ from clew.cli.client_runner import with_client
 from clew.cli.error_report import error_object, print_error
 from clew.cli.options import AS_JSON, complete_review
 from clew.cli.ui.files import output_path, write_output
-from clew.cli.ui.printing import harmless, json_text, note, plural, print_json, say, stamp
+from clew.cli.ui.formatting import harmless, plural, stamp
+from clew.cli.ui.printing import json_text, note, print_json, say
 from clew.errors import ClewError, UsageError
 
 if TYPE_CHECKING:

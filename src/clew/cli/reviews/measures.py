@@ -9,7 +9,8 @@ import click
 
 from clew.cli.client_runner import client_command
 from clew.cli.options import AS_JSON, SINCE
-from clew.cli.ui.printing import NO_PRICE, dollars, note, one_line, plural, print_json, say
+from clew.cli.ui.formatting import NO_PRICE, dollars, one_line, plural
+from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 
 if TYPE_CHECKING:

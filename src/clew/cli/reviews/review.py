@@ -13,22 +13,8 @@ from clew.cli.options import AS_JSON, LIMIT, complete_review
 from clew.cli.reviews.display import closing_line, finding_lines, result_words, round_lines, states
 from clew.cli.reviews.files import export, import_
 from clew.cli.reviews.round import follow, start
-from clew.cli.ui.printing import (
-    agent_words,
-    ago,
-    dollars,
-    for_terminal,
-    harmless,
-    joined,
-    lasted,
-    note,
-    one_line,
-    plural,
-    print_json,
-    say,
-    say_fields,
-    stamp,
-)
+from clew.cli.ui.formatting import agent_words, ago, dollars, harmless, joined, lasted, one_line, plural, stamp
+from clew.cli.ui.printing import for_terminal, note, print_json, say, say_fields
 from clew.cli.ui.tables import columns
 from clew.core.reviews.review import FindingState, findings_of
 from clew.errors import NotFound, UsageError

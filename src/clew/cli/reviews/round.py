@@ -12,7 +12,8 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import TIMEOUT, complete_review
 from clew.cli.reviews.display import RoundDisplay, closing_line, cut_line, round_lines
-from clew.cli.ui.printing import agent_words, harmless, note, plural, print_json, say, stamp
+from clew.cli.ui.formatting import agent_words, harmless, plural, stamp
+from clew.cli.ui.printing import note, print_json, say
 from clew.core.reviews.review import FindingState, ReviewRound, findings_of
 from clew.errors import UsageError
 

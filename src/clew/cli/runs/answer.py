@@ -10,7 +10,8 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
 from clew.cli.ui import agent_questions
-from clew.cli.ui.printing import SHORT_ID, note, one_line, print_json, short_ids
+from clew.cli.ui.formatting import SHORT_ID, one_line, short_ids
+from clew.cli.ui.printing import note, print_json
 from clew.cli.ui.tables import columns
 from clew.core.runs.run import LIVE
 from clew.core.runs.run import Run as RunRecord

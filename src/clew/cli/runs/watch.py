@@ -10,7 +10,8 @@ from clew.cli.client_runner import with_client
 from clew.cli.options import complete_thread
 from clew.cli.runs.control import active_runs
 from clew.cli.ui.agent_questions import how_to_answer, question_lines
-from clew.cli.ui.printing import SHORT_ID, note, one_line, print_json, stamp
+from clew.cli.ui.formatting import SHORT_ID, one_line, stamp
+from clew.cli.ui.printing import note, print_json
 from clew.cli.ui.run_display import RunDisplay
 from clew.cli.ui.state_labels import WHO_RECOVERS
 from clew.core.runs.events import Event, QuestionAsked, RunQueued

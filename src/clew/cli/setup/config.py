@@ -10,7 +10,8 @@ import click
 from clew.cli.client_runner import warn_once
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.options import AS_JSON
-from clew.cli.ui.printing import harmless, note, print_json, say
+from clew.cli.ui.formatting import harmless
+from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 
 

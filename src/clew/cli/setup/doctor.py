@@ -12,7 +12,8 @@ import click
 
 from clew.cli.client_runner import load_asyncio_quickly
 from clew.cli.options import AS_JSON
-from clew.cli.ui.printing import harmless, joined, one_line, plural, print_json, say
+from clew.cli.ui.formatting import harmless, joined, one_line, plural
+from clew.cli.ui.printing import print_json, say
 from clew.cli.ui.state_labels import WHO_RECOVERS
 from clew.core.hooks.settings import HookSettings
 from clew.core.runs.run import LIVE

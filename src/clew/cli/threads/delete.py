@@ -10,7 +10,8 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, complete_thread
 from clew.cli.threads.archive import all_names
-from clew.cli.ui.printing import note, plural, print_json
+from clew.cli.ui.formatting import plural
+from clew.cli.ui.printing import note, print_json
 from clew.errors import UsageError
 
 if TYPE_CHECKING:

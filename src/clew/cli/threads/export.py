@@ -15,7 +15,8 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, complete_thread
 from clew.cli.ui.files import check_output, output_path, write_output
-from clew.cli.ui.printing import agent_words, harmless, note, plural, print_json, say
+from clew.cli.ui.formatting import agent_words, harmless, plural
+from clew.cli.ui.printing import note, print_json, say
 from clew.errors import UsageError
 
 if TYPE_CHECKING:

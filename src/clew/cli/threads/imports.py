@@ -11,7 +11,8 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
 from clew.cli.threads.export import PASSPHRASE_FILE, read_key_file, read_passphrase, signature_file
-from clew.cli.ui.printing import agent_words, harmless, note, plural, print_json, say
+from clew.cli.ui.formatting import agent_words, harmless, plural
+from clew.cli.ui.printing import note, print_json, say
 from clew.errors import UsageError
 
 if TYPE_CHECKING:

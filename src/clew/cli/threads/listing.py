@@ -13,7 +13,8 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, LIMIT, OF_AGENT, OF_PROJECT, age
 from clew.cli.ui import state_labels
-from clew.cli.ui.printing import agent_words, ago, note, one_line, price, print_json, say, stamp
+from clew.cli.ui.formatting import agent_words, ago, one_line, price, stamp
+from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 from clew.core.lookup import ALL_ROWS
 from clew.core.runs.run import RunStatus

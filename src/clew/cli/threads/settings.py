@@ -9,7 +9,8 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, INSTRUCTIONS, complete_thread
 from clew.cli.threads.listing import thread_object
-from clew.cli.ui.printing import harmless, note, one_line, print_json, stamp
+from clew.cli.ui.formatting import harmless, one_line, stamp
+from clew.cli.ui.printing import note, print_json
 from clew.cli.ui.upcoming import next_turn
 from clew.errors import UsageError
 

@@ -21,20 +21,8 @@ from clew.cli.threads.listing import list_, origin_words, thread_object
 from clew.cli.threads.push import pull, push
 from clew.cli.threads.search import search
 from clew.cli.threads.settings import rename, set_
-from clew.cli.ui.printing import (
-    agent_words,
-    ago,
-    for_terminal,
-    harmless,
-    note,
-    one_line,
-    plural,
-    print_json,
-    say,
-    short_ids,
-    speaker,
-    stamp,
-)
+from clew.cli.ui.formatting import agent_words, ago, harmless, one_line, plural, short_ids, speaker, stamp
+from clew.cli.ui.printing import for_terminal, note, print_json, say
 from clew.cli.ui.upcoming import upcoming_of
 from clew.core.lookup import ALL_ROWS
 from clew.core.runs.run import LIVE, RunStatus

@@ -20,7 +20,7 @@ from clew.cli.ui.agent_questions import (
     is_readable,
     raw_form,
 )
-from clew.cli.ui.printing import harmless, one_line
+from clew.cli.ui.formatting import harmless, one_line
 from clew.cli.ui.tool_lines import indented, input_text, shortened
 from clew.core.runs.permissions import Answer, refusal_without_person
 

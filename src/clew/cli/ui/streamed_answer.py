@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from clew.cli.ui.printing import harmless
+from clew.cli.ui.formatting import harmless
 from clew.core.runs.answer import SEPARATOR
 
 

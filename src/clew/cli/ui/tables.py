@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 
-from clew.cli.ui.printing import harmless
+from clew.cli.ui.formatting import harmless
 
 TYPED_BACK = ("ID", "NAME", "PAIR", "RUN", "THREAD", "KEY", "QID", "SETTING")  # never cut: the user types them back
 PATHS = ("DIRECTORY", "REPOSITORY", "WORK TREE", "FILE", "FROM")  # cut at their beginning

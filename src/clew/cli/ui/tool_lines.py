@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.ui.printing import harmless, one_line
+from clew.cli.ui.formatting import harmless, one_line
 from clew.cli.ui.state_labels import WAITING
 
 if TYPE_CHECKING:

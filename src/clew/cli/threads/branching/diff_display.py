@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.ui.printing import SHORT_ID, agent_words, harmless, has_colours, one_line, plural, speaker
+from clew.cli.ui.formatting import SHORT_ID, agent_words, harmless, one_line, plural, speaker
+from clew.cli.ui.printing import has_colours
 from clew.core.branching.compare import DiffKind, TextPiece, TurnDiff, unmarked, words
 from clew.core.branching.edits import FileDiff, FileDiffKind, diff_lines
 

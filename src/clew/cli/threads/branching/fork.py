@@ -9,7 +9,8 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, complete_thread
 from clew.cli.threads.listing import thread_object
-from clew.cli.ui.printing import harmless, note, plural, print_json, say
+from clew.cli.ui.formatting import harmless, plural
+from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.upcoming import next_turn
 from clew.errors import UsageError
 

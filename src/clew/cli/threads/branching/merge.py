@@ -8,7 +8,8 @@ import click
 
 from clew.cli.client_runner import client_command, note_when_slow
 from clew.cli.options import AS_JSON, complete_thread
-from clew.cli.ui.printing import harmless, note, plural, print_json, say
+from clew.cli.ui.formatting import harmless, plural
+from clew.cli.ui.printing import note, print_json, say
 
 if TYPE_CHECKING:
     from clew.api.client import Client

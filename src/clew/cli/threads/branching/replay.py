@@ -10,7 +10,8 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import TIMEOUT, complete_thread
-from clew.cli.ui.printing import harmless, note, plural, print_json
+from clew.cli.ui.formatting import harmless, plural
+from clew.cli.ui.printing import note, print_json
 from clew.errors import UsageError
 
 if TYPE_CHECKING:

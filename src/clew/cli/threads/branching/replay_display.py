@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from clew.cli.error_report import error_object
-from clew.cli.ui.printing import agent_words, harmless, one_line, plural, price, say
+from clew.cli.ui.formatting import agent_words, harmless, one_line, plural, price
+from clew.cli.ui.printing import say
 from clew.cli.ui.run_display import RunDisplay
 from clew.cli.ui.tool_lines import indented
 from clew.core.costs.usage import NO_USAGE, Usage
