@@ -373,7 +373,9 @@ async def test_archive_of_a_deleted_thread_holds_what_the_page_says(scripted: St
 # All pages
 
 
-PAGES = [ROOT / "README.md", *(DOCS / name for name in ("python.md", "testing.md", "settings.md", "words.md"))]
+PAGES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]
+FOR_CONTRIBUTORS = [ROOT / "CONTRIBUTING.md", DOCS / "architecture.md", DOCS / "tests.md", *(DOCS / "adr").glob("*.md")]
+PLACES = (ROOT, ROOT / "src/clew", ROOT / "src/clew/web/page")
 
 
 def anchors(path: Path) -> set[str]:
@@ -381,9 +383,15 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FOR_CONTRIBUTORS, ids=lambda path: path.name)
+def test_files_that_are_named_exist(path: Path) -> None:
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|sql|tsx?))`", path.read_text("utf-8"))
+    assert [name for name in named if not any((place / name).exists() for place in PLACES)] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", path.read_text("utf-8")):
+    for target in re.findall(r"\]\((?!https://)([^)]+)\)", path.read_text("utf-8")):
         name, _, anchor = target.partition("#")
         there = (path.parent / name) if name else path
         assert there.exists(), target
