@@ -217,7 +217,7 @@ def _path_json(path: PathUsage) -> dict[str, Any]:
     return {
         "rounds": path.rounds,
         "usage": path.usage.as_dict(),
-        "units_per_round": round(path.units / each, 1) if path.rounds else None,
+        "units_per_round": round(path.usage.units / each, 1) if path.rounds else None,
         "tokens_per_round": round(path.usage.shown_tokens / each, 1) if path.rounds else None,
         "cost_usd_per_round": round(path.cost_usd / each, 6) if path.rounds else None,
         "seconds_per_round": round(path.seconds / each, 3) if path.rounds else None,

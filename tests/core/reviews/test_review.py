@@ -100,7 +100,7 @@ def test_measures_count_follow_ups_by_how_they_began() -> None:
     assert came_to.resume_rate == pytest.approx(0.4) and came_to.fallback_share == pytest.approx(0.2)
     assert (came_to.with_resume.rounds, came_to.without_resume.rounds) == (2, 3)
     assert came_to.with_resume.usage == usage + usage
-    assert came_to.with_resume.units == pytest.approx(2 * usage.units)
+    assert came_to.with_resume.usage.units == pytest.approx(2 * usage.units)
     assert (came_to.without_resume.cost_usd, came_to.without_resume.seconds) == (1.5, 12.0)
 
 

@@ -90,9 +90,6 @@ class Limits(Record):
     deadline_at: float | None = None  # epoch seconds
 
 
-DEFAULT_LIMITS = Limits()
-
-
 class Job(Record):
     """One job, as the store keeps it."""
 
@@ -109,7 +106,7 @@ class Job(Record):
     full_prompt: str | None = None  # sent to a fresh session instead of the prompt
     allowed_tools: tuple[str, ...] = ()  # in addition to its permissions
     prompt_turn_id: TurnId | None = None  # the turn with its prompt; other jobs may have turns in the same thread
-    limits: Limits = DEFAULT_LIMITS
+    limits: Limits = Limits()
     checkpoint: bool = False
     not_before: float | None = None
     start_mode: StartMode | None = None

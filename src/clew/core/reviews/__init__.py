@@ -1,1 +1,1 @@
-"""Reviews: rounds, findings, and how a round is worded."""
+"""Reviews: rounds, findings and prompts."""

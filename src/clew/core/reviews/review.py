@@ -165,7 +165,6 @@ class PathUsage(Record):
 
     rounds: int = 0
     usage: Usage = NO_USAGE
-    units: float = 0.0  # tokens weighted by price
     cost_usd: float = 0.0
     seconds: float = 0.0
 
@@ -227,11 +226,9 @@ def measure(rounds: Sequence[ReviewRound]) -> ReviewMeasures:
 
 
 def _usage(rounds: Sequence[ReviewRound]) -> PathUsage:
-    usage = sum((each.usage for each in rounds), NO_USAGE)
     return PathUsage(
         rounds=len(rounds),
-        usage=usage,
-        units=usage.units,
+        usage=sum((each.usage for each in rounds), NO_USAGE),
         cost_usd=sum(each.cost_usd for each in rounds),
         seconds=sum((each.ended_at or each.started_at) - each.started_at for each in rounds),
     )

@@ -10,7 +10,7 @@ from clew.core.record import Record, fields_of
 from clew.errors import UsageError
 from clew.hosts.hooks.forge.events import NotAnEvent, read_event
 
-TEXTS = ("actor", "title", "body", "text", "author", "url")
+TEXTS = ("repo", "actor", "title", "body", "text", "author", "url")
 OPTIONAL_TEXTS = ("association", "label", "assignee", "reviewer", "branch", "base", "commit", "comment_path")
 
 
@@ -70,11 +70,8 @@ def _own(content: dict[str, Any], source: EventSource, delivery: str) -> HookEve
     if given["kind"] not in KINDS:
         raise wrong(f"{given['kind']!r} is not a kind of event; known: {', '.join(KINDS)}")
     given["forge"] = source.forge or _forge(given.get("forge", Forge.GITHUB), wrong)
-    for name in (*TEXTS, "repo"):
-        if not isinstance(given.get(name, ""), str):
-            raise wrong(f"{name} is not a text")
-    for name in OPTIONAL_TEXTS:
-        if not isinstance(given.get(name), str | None):
+    for name in (*TEXTS, *OPTIONAL_TEXTS):
+        if not isinstance(given.get(name, ""), str) and (name in TEXTS or given[name] is not None):
             raise wrong(f"{name} is not a text")
     if not is_repo(given.get("repo", "")):
         raise wrong("repo is not of the form owner/name")

@@ -60,8 +60,7 @@ class ForgeText:
 
     def cut(self, length: int) -> ForgeText:
         """Shortened, and still marked."""
-        text = self._text if len(self._text) <= length else f"{self._text[: max(0, length - 1)]}…"
-        return ForgeText(text, self._mark, self._limit, block=self._block, meaning=self._meaning)
+        return ForgeText(_cut(self._text, length), self._mark, self._limit, block=self._block, meaning=self._meaning)
 
     def __bool__(self) -> bool:
         return bool(self._text.strip())
@@ -84,9 +83,10 @@ class ForgeText:
 
 def _truncate(value: Any, length: int = 255, *_: Any, **__: Any) -> Any:
     """Replaces Jinja2's own filter, which would slice the text and lose its marks."""
-    if isinstance(value, ForgeText):
-        return value.cut(length)
-    text = str(value)
+    return value.cut(length) if isinstance(value, ForgeText) else _cut(str(value), length)
+
+
+def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: max(0, length - 1)]}…"
 
 

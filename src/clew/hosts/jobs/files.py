@@ -20,15 +20,6 @@ class FilesChanged(Conflict):
         super().__init__(message, hint=hint)
         self.paths = tuple(paths)
 
-    @classmethod
-    def at(cls, paths: Sequence[str]) -> FilesChanged:
-        shown = ", ".join(paths[:5]) + (f" and {len(paths) - 5} more" if len(paths) > 5 else "")
-        return cls(
-            f"Files are not as the job left them: {shown}.",
-            "clew jobs retry --restore restores them (and saves the present files first); --keep accepts them.",
-            paths,
-        )
-
 
 class JobFiles:
     def __init__(self, context: RuntimeContext) -> None:
@@ -62,7 +53,12 @@ class JobFiles:
         if is_concluded:
             conflicts = tuple(dict.fromkeys((*difference.unmerged, *difference.changed)))
         if conflicts and not job.keep_files:
-            raise FilesChanged.at(conflicts)
+            shown = ", ".join(conflicts[:5]) + (f" and {len(conflicts) - 5} more" if len(conflicts) > 5 else "")
+            raise FilesChanged(
+                f"Files are not as the job left them: {shown}.",
+                "clew jobs retry --restore restores them (and saves the present files first); --keep accepts them.",
+                conflicts,
+            )
         await checkpoints.save("kept" if is_concluded else "cut_off")
 
     async def save(self, job: Job, why: str) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from clew.core.reviews.review import Finding, FindingState, FindingVerdict, ReviewAnswer, Severity, numbered
 from clew.hosts.structured_output import parse_json_object
 
-TEXT_MAX_CHARS = 20_000  # characters
+TEXT_MAX_CHARS = 20_000
 MAX_FINDINGS = 200
 Words = Annotated[str, msgspec.Meta(max_length=TEXT_MAX_CHARS)]
 Text = Annotated[str, msgspec.Meta(max_length=TEXT_MAX_CHARS, pattern=r"\S")]

@@ -114,7 +114,7 @@ def of_reviews(found: ReviewMeasures) -> list[Metric]:
             "Tokens that the model read, cached or not.",
             lambda path: path.usage.shown_tokens,
         ),
-        _by_path(found, "clew_review_units_per_round", "Tokens weighted by price.", lambda path: path.units),
+        _by_path(found, "clew_review_units_per_round", "Tokens weighted by price.", lambda path: path.usage.units),
         _by_path(found, "clew_review_seconds_per_round", "The duration of a round.", lambda path: path.seconds),
         _by_path(found, "clew_review_cost_usd_per_round", "Cost as agents report it.", lambda path: path.cost_usd),
     ]
