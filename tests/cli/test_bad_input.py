@@ -101,7 +101,7 @@ def test_one_line_and_a_hint(cli_with_thread: Any, args: list[str], words: str) 
     ("stdin", "words"),
     [
         pytest.param(b"\xff\xfe\x00garbage\x80", "stdin is not UTF-8 text (byte 0).", id="not text"),
-        pytest.param(b"\x7fELF\x00\x01\x02", "stdin is not text: it holds NUL bytes.", id="binary"),
+        pytest.param(b"\x7fELF\x00\x01\x02", "stdin is not text: it contains NUL bytes.", id="binary"),
         pytest.param(b"x" * 10_000_001, "The prompt has 10,000,001 characters", id="far too long"),
     ],
 )

@@ -113,7 +113,7 @@ def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
         (["--session-file", "nothing.json"], "nothing.json: No such file"),
         (["--session", "nope"], "clew threads list --kind pair"),
         (["--clean-sessions", "--older-than", "soon"], "is not a duration"),
-        (["--list-sessions", "task"], "cannot be combined with this"),
+        (["--list-sessions", "task"], "cannot be combined with a task"),
         (["task", "--dry-run"], "need --clean-sessions"),
         (["task", "--permissions", "ask"], "is not one of"),
         (["task", "-r", "0"], "is not in the range"),

@@ -212,5 +212,5 @@ def as_text(content: bytes, source: str) -> str:
             f"{source} is not UTF-8 text (byte {error.start}).", hint="Only text can be sent to an agent."
         ) from error
     if "\0" in text:
-        raise UsageError(f"{source} is not text: it holds NUL bytes.", hint="Only text can be sent to an agent.")
+        raise UsageError(f"{source} is not text: it contains NUL bytes.", hint="Only text can be sent to an agent.")
     return text

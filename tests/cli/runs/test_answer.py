@@ -133,8 +133,8 @@ def test_options_that_do_not_fit_are_refused_and_the_question_stays_open(cli: An
     _, permission = waiting(cli, TOUCH, thread="permission")
 
     for run, args, words in (
-        (form, ["--allow"], "Not answered: Which database?"),
-        (form, ["--answer", "1=1"], "Not answered: Which parts?"),
+        (form, ["--allow"], "This question is not answered: Which database?"),
+        (form, ["--answer", "1=1"], "This question is not answered: Which parts?"),
         (form, ["--answer", "Which colour?=red"], "'Which colour?=red' names none of the questions."),
         (form, ["--answer", "1=7", "--answer", "2=1"], "'7' does not answer the question Which database?"),
         (form, ["--answer", "1=1", "--deny"], "--deny leaves a form unanswered."),

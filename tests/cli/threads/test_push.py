@@ -149,10 +149,10 @@ def test_a_wrong_url_that_may_contain_a_secret_is_not_repeated(cli: Any, word: s
 
 def test_missing_and_superfluous_arguments_are_named(cli: Any, url: str) -> None:
     for args, message in (
-        (("pull",), "No remote is named."),
-        (("push", "t"), "No remote is named."),
-        (("push", url, "t", "--all"), "Names and --all exclude each other."),
-        (("push", "t", url), "The URL comes first, and there is one."),
+        (("pull",), "No remote was named."),
+        (("push", "t"), "No remote was named."),
+        (("push", url, "t", "--all"), "Names and --all cannot be given together."),
+        (("push", "t", url), "Only one URL can be given, and it comes first."),
         (("pull", url, "--dry-run"), "--dry-run is for threads that are pulled."),
         (("pull", url, "--cwd", "."), "--cwd is for threads that are pulled."),
     ):

@@ -140,14 +140,12 @@ async def _check_repo(client: Client, repo: HookRepo, findings: CheckFindings) -
         findings.problems.append(f"{where}: it has no remote {repo.remote}, so new work cannot start at {repo.branch}.")
     elif not has_remote and not has_commit:
         findings.problems.append(
-            f"{where}: it has neither a commit nor a remote {repo.remote}: no work tree can be made."
+            f"{where}: it has neither a commit nor a remote {repo.remote}: no work tree can be created."
         )
     else:
         findings.fine(f"repo {repo.name}", f"{repo.path}{f', remote {repo.remote}' if has_remote else ''}")
         if not has_remote:
-            findings.warnings.append(
-                f"{where}: it has no remote {repo.remote}; work trees are never brought up to date."
-            )
+            findings.warnings.append(f"{where}: it has no remote {repo.remote}; work trees are never updated.")
         elif repo.branch and start is None:
             findings.warnings.append(
                 f"{where}: {repo.remote}/{repo.branch} is not known here yet; it must be fetched first."

@@ -126,9 +126,8 @@ def pair(
         from clew.cli.pairs import sessions as pair_sessions
 
         if text or resume or session or session_file or (list_sessions and clean_sessions):
-            raise UsageError(
-                "--list-sessions and --clean-sessions cannot be combined with this.", hint="Try clew pair --help."
-            )
+            words = "--list-sessions and --clean-sessions cannot be combined with a task, a pair or each other."
+            raise UsageError(words, hint="Try clew pair --help.")
         if list_sessions:
             return pair_sessions.show(cwd, as_json=as_json)
         return pair_sessions.clean(cwd, older_than, dry_run=dry_run, as_json=as_json)

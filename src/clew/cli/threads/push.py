@@ -76,9 +76,9 @@ def push(
             "--encrypt needs a passphrase, --recipient and --identity need keys.", hint="Give one of them."
         )
     if everything and names:
-        raise UsageError("Names and --all exclude each other.", hint="Give one of them.")
+        raise UsageError("Names and --all cannot be given together.", hint="Give one of them.")
     if not everything and not names:
-        raise UsageError("No thread is named.", hint="Name some, or give --all.")
+        raise UsageError("No thread was named.", hint="Name threads, or give --all.")
     if recipients:
         from clew.hosts.transfer.encryption import check_recipients
 
@@ -146,12 +146,12 @@ def pull(
     if passphrase_file is not None and identity is not None:
         raise UsageError("--passphrase-file and --identity are two ways to decrypt it.", hint="Give one of them.")
     if everything and names:
-        raise UsageError("Names and --all exclude each other.", hint="Give one of them.")
+        raise UsageError("Names and --all cannot be given together.", hint="Give one of them.")
     if name is not None and len(names) != 1:
-        raise UsageError("--name is for one thread.", hint="Name it.")
+        raise UsageError("--name needs exactly one thread.", hint="Name that thread.")
     if not everything and not names and (cwd is not None or dry_run):
         what = "--dry-run" if dry_run else "--cwd"
-        raise UsageError(f"{what} is for threads that are pulled.", hint="Name some, or give --all.")
+        raise UsageError(f"{what} is only for threads that are pulled.", hint="Name threads, or give --all.")
     keys = _keys(passphrase_file, identity, (), ask=True)
 
     async def work(client: Client) -> int:
@@ -204,7 +204,7 @@ def _split(args: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     for place, word in enumerate(args):
         refuse_mistyped(word)
         if place and "://" in word:
-            raise UsageError("The URL comes first, and there is one.", hint="Then come the names of threads.")
+            raise UsageError("Only one URL can be given, and it comes first.", hint="The names of threads follow it.")
     return (args[0], args[1:]) if args and "://" in args[0] else (None, args)
 
 
@@ -239,7 +239,7 @@ async def _opened(client: Client, url: str | None, keys: RemoteKeys, progress: P
     place = url or client.settings.of("remote.url")
     if place is None:
         hint = "Give a URL such as s3://bucket/path, or set remote.url in your clew.toml."
-        raise UsageError("No remote is named.", hint=hint)
+        raise UsageError("No remote was named.", hint=hint)
     objects = ObjectStore(place)
     ask = keys.passphrase
     if ask is not None:

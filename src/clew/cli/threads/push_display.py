@@ -185,7 +185,7 @@ def tell_listed(remote: Remote, there: RemoteListing, *, as_json: bool) -> None:
         say(columns(("NAME", "KIND", "AGENT", "TURNS", "PUSHED"), rows))
     for problem in there.problems:
         print_error(problem)
-    note("name some to pull them, or give --all" if rows else "there is no thread yet")
+    note("name threads to pull them, or give --all" if rows else "there is no thread yet")
 
 
 def _about(remote: Remote, dry_run: bool) -> dict[str, Any]:

@@ -21,7 +21,7 @@ MAX_FIELDS = 40  # of a tool's input
 UNREADABLE = "Your questions"  # the text of the only question of a form of which no question can be read
 UNREAD = "Not all of this form can be read. This is what was sent:"
 DECLINED = "The user declined."
-FORM_DECLINED = "The user did not answer the questions. Go on without them if you can."
+FORM_DECLINED = "The user did not answer the questions. Continue without them if you can."
 
 
 class FormQuestion(Record):
@@ -191,7 +191,7 @@ def _chosen(questions: list[FormQuestion], answers: Iterable[str]) -> dict[str, 
     for number, asked in enumerate(questions, 1):
         if asked.text not in chosen:
             raise UsageError(
-                f"Not answered: {one_line(asked.text, TEXT_CHARS)}",
+                f"This question is not answered: {one_line(asked.text, TEXT_CHARS)}",
                 hint=f"Add {_answer_option(number, asked)}, or --deny the form.",
             )
     return chosen

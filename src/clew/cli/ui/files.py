@@ -17,16 +17,16 @@ def output_path(output: str, *, force: bool) -> Path:
     try:
         check_output(path, force=force)
     except OSError as error:  # a name that no file can have
-        raise UsageError(f"--output cannot be written: {error.strerror}.", hint="Name another.") from error
+        raise UsageError(f"--output cannot be written: {error.strerror}.", hint="Name another file.") from error
     return path
 
 
 def check_output(path: Path, *, force: bool) -> None:
     """Raises UsageError for what is not a file, and Conflict for a file that exists, unless `force`."""
     if path.is_dir():
-        raise UsageError(f"{path} is a directory.", hint="--output wants the name of a file.")
+        raise UsageError(f"{path} is a directory.", hint="--output needs the name of a file.")
     if path.exists() and not path.is_file():  # a device or a pipe, which a file would replace
-        raise UsageError(f"{path} is not a file.", hint="--output wants the name of a file.")
+        raise UsageError(f"{path} is not a file.", hint="--output needs the name of a file.")
     if not force and os.path.lexists(path):
         raise _exists(path)
 
@@ -43,4 +43,4 @@ def write_output(path: Path, content: bytes, *, force: bool) -> None:
 
 
 def _exists(path: Path) -> Conflict:
-    return Conflict(f"{path} exists already.", hint="--force writes over it.")
+    return Conflict(f"{path} already exists.", hint="--force replaces it.")
