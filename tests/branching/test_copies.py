@@ -19,7 +19,7 @@ from conftest import make_stage
 
 
 @pytest.mark.parametrize("share", [0, 0.5])
-async def test_a_copy_that_was_cut_off_is_made_once_more(stage: Stage, share: float) -> None:
+async def test_a_copy_that_was_interrupted_is_made_again(stage: Stage, share: float) -> None:
     voice = TokenModel(stage.api)
     async with stage.open() as client:
         old = await client.thread("t", cwd=stage.work)
@@ -52,7 +52,7 @@ async def test_a_copy_that_was_cut_off_is_made_once_more(stage: Stage, share: fl
 
 
 @pytest.mark.rest
-async def test_a_codex_copy_is_read_with_what_it_was_copied_from(tmp_path: Path, api: ModelApi) -> None:
+async def test_a_codex_copy_is_read_together_with_its_original(tmp_path: Path, api: ModelApi) -> None:
     voice = TokenModel(api)
     with make_stage("scripted", tmp_path, api, codex=True) as stage:
         async with stage.open(agent="codex") as client:

@@ -71,7 +71,7 @@ async def test_real_threads_of_both_agents_are_compared_with_the_files_they_wrot
     assert not api.refused_hosts
 
 
-def test_claude_tells_what_its_tools_write_and_codex_which_files() -> None:
+def test_claude_reports_what_its_tools_write_and_codex_only_which_files() -> None:
     claude, codex = Claude(), Codex()
     changes = [{"old_string": "a", "new_string": "b", "replace_all": True}, "nonsense"]
     [many] = claude.edits("MultiEdit", {"file_path": "f", "edits": changes})
@@ -97,7 +97,7 @@ async def write(client: Client, stage: Stage, name: str, file: Path, text: str) 
 
 
 @pytest.mark.rest
-async def test_files_are_those_that_were_really_written_as_seen_from_the_work_directory(
+async def test_only_files_that_were_really_written_are_listed_relative_to_the_work_directory(
     scripted: Stage, tmp_path: Path
 ) -> None:
     other = tmp_path / "other"
@@ -117,7 +117,7 @@ async def test_files_are_those_that_were_really_written_as_seen_from_the_work_di
     assert (file["step"], file["diff"].splitlines()[-2:]) == ("changed", ["-two", "+2"])
 
 
-async def test_fork_has_what_was_written_before_it_parted(scripted: Stage) -> None:
+async def test_edits_before_a_fork_belong_to_both_threads(scripted: Stage) -> None:
     async with scripted.open() as client:
         await write(client, scripted, "a", scripted.work / "f", "one\n")
         await fork(client.engine, "a", "b")
@@ -127,7 +127,7 @@ async def test_fork_has_what_was_written_before_it_parted(scripted: Stage) -> No
 
 
 @pytest.mark.rest
-async def test_exit_code_tells_a_difference_only_when_asked(scripted: Stage) -> None:
+async def test_exit_code_reports_a_difference_only_with_the_option(scripted: Stage) -> None:
     async with scripted.open() as client:
         for name in ("a", "b"):
             await ask(await client.thread(name, cwd=scripted.work), "hello")
@@ -143,7 +143,7 @@ async def test_exit_code_tells_a_difference_only_when_asked(scripted: Stage) -> 
 
 
 @pytest.mark.rest
-async def test_context_says_how_much_of_the_same_is_shown(scripted: Stage) -> None:
+async def test_context_option_sets_how_much_unchanged_text_is_shown(scripted: Stage) -> None:
     async with scripted.open() as client:
         for name, last in (("a", "x"), ("b", "y")):
             thread = await client.thread(name, cwd=scripted.work)
@@ -157,7 +157,7 @@ async def test_context_says_how_much_of_the_same_is_shown(scripted: Stage) -> No
     assert "    …\n    q\n    r[- x-]{+ y+}\n    s\n    …" in wider
 
 
-async def test_answers_with_little_in_common_follow_each_other(scripted: Stage) -> None:
+async def test_answers_with_little_in_common_are_shown_one_after_the_other(scripted: Stage) -> None:
     async with scripted.open() as client:
         for name, answer in (("a", "Yes, at once.\nAll of it."), ("b", "That depends on the weather.")):
             scripted.api.script.append(Text(answer))
@@ -167,7 +167,7 @@ async def test_answers_with_little_in_common_follow_each_other(scripted: Stage) 
 
 
 @pytest.mark.rest
-async def test_text_of_a_turn_does_not_drive_the_terminal(scripted: Stage) -> None:
+async def test_text_of_a_turn_cannot_control_the_terminal(scripted: Stage) -> None:
     async with scripted.open() as client:
         for name, word in (("a", "left"), ("b", "right")):
             thread = await client.thread(name, cwd=scripted.work)
@@ -183,7 +183,7 @@ async def test_text_of_a_turn_does_not_drive_the_terminal(scripted: Stage) -> No
 
 
 @pytest.mark.rest
-async def test_marks_of_fences_are_no_difference(scripted: Stage) -> None:
+async def test_marks_of_fence_lines_are_ignored(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     async with scripted.open() as client:
         for name in ("p", "q"):

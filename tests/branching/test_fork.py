@@ -32,7 +32,7 @@ from transfer.machines import clew, go_on_without_clew, two_machines
 
 
 class TestClaude:
-    async def test_both_threads_go_on_and_each_is_shown_its_own_turns(self, stage: Stage) -> None:
+    async def test_both_threads_continue_and_each_is_shown_its_own_turns(self, stage: Stage) -> None:
         voice = TokenModel(stage.api)
         async with stage.open() as client:
             old = await client.thread("t", cwd=stage.work)
@@ -84,7 +84,7 @@ class TestClaude:
             assert (await true_turn(child, voice)).session_resumed
 
     @pytest.mark.parametrize("what", ["edited", "truncated", "deleted", "gone on"])
-    async def test_what_becomes_of_the_original_does_not_matter(self, scripted: Stage, what: str) -> None:
+    async def test_changes_of_the_original_do_not_affect_the_fork(self, scripted: Stage, what: str) -> None:
         voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
@@ -107,7 +107,7 @@ class TestClaude:
                 await true_turn(old, voice)
             assert (await true_turn(copy, voice)).session_id == reply.session_id
 
-    async def test_an_edited_turn_is_forked_as_it_is_now_and_the_session_up_to_before_it(self, scripted: Stage) -> None:
+    async def test_an_edited_turn_is_copied_and_the_session_ends_before_it(self, scripted: Stage) -> None:
         voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
@@ -133,7 +133,7 @@ class TestClaude:
             assert (await true_turn(copy, voice)).session_resumed
 
     @pytest.mark.rest
-    async def test_a_cut_off_answer_is_brought_along_whole(self, stage: Stage) -> None:
+    async def test_an_interrupted_answer_is_copied_whole(self, stage: Stage) -> None:
         voice = TokenModel(stage.api)
         async with stage.open() as client:
             old = await client.thread("t", cwd=stage.work)
@@ -168,7 +168,7 @@ class TestClaude:
             assert (await true_turn(old, voice)).session_resumed
 
     @pytest.mark.rest
-    async def test_while_a_run_is_going_on(self, scripted: Stage) -> None:
+    async def test_a_fork_during_a_run_leaves_its_round_out(self, scripted: Stage) -> None:
         voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
@@ -192,7 +192,7 @@ class TestClaude:
             assert (await true_turn(copy, voice)).session_resumed
 
     @pytest.mark.rest
-    async def test_the_copy_is_told_what_holds_for_the_thread_now(self, scripted: Stage) -> None:
+    async def test_the_copy_gets_the_current_standing_text(self, scripted: Stage) -> None:
         voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
@@ -247,7 +247,9 @@ class TestClaude:
             scripted.fault()
             assert (await true_turn(copy, voice)).session_resumed
 
-    async def test_a_session_that_went_on_in_the_plain_cli_is_copied_up_to_where_it_did(self, scripted: Stage) -> None:
+    async def test_a_session_that_was_continued_in_the_plain_cli_is_copied_up_to_that_point(
+        self, scripted: Stage
+    ) -> None:
         voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
@@ -299,7 +301,7 @@ class TestCodex:
                     assert (await true_turn(thread, voice)).session_resumed
         assert not api.refused_hosts
 
-    async def test_each_agent_goes_on_from_what_it_may_see(self, tmp_path: Path, api: ModelApi) -> None:
+    async def test_each_agent_continues_from_what_it_may_see(self, tmp_path: Path, api: ModelApi) -> None:
         voice = TokenModel(api)
         with make_stage("scripted", tmp_path, api, codex=True) as stage:
             async with stage.open() as client:
@@ -328,7 +330,7 @@ async def in_store(where: Path | str, fill: Callable[[Store], object], *args: ob
 
 class TestRecord:
     @pytest.mark.parametrize("kind", ["review", "job", "hook", "chat"])
-    async def test_whatever_it_was_becomes_a_chat_that_may_do_no_more(
+    async def test_a_thread_of_any_kind_becomes_a_chat_with_the_same_permissions(
         self, tmp_path: Path, postgres: PostgresServer, kind: str
     ) -> None:
         rights = {"permissions": Permissions.READ_ONLY, "trust": Trust.PROJECT, "cwd": "/tree"}
@@ -358,7 +360,7 @@ class TestRecord:
             (("maze",), {"at_turn": "turn-1", "at_round": 1}, UsageError),
         ],
     )
-    async def test_what_cannot_be_forked_is_refused_and_leaves_nothing(
+    async def test_an_invalid_fork_is_refused_and_leaves_nothing(
         self, tmp_path: Path, args: tuple[str, ...], options: dict[str, object], error: type[Exception]
     ) -> None:
         def fill(store: Store) -> None:
@@ -372,7 +374,7 @@ class TestRecord:
             assert sorted(thread.name for thread in store.threads.recent()) == ["empty", "maze"]
 
     @pytest.mark.rest
-    async def test_the_command_says_what_the_next_turn_will_be(self, scripted: Stage) -> None:
+    async def test_the_command_previews_the_next_turn(self, scripted: Stage) -> None:
         voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             await rounds(await client.thread("t", cwd=scripted.work), voice, 2)
@@ -394,7 +396,7 @@ class TestRecord:
 
 class TestTravel:
     @pytest.mark.rest
-    async def test_a_fork_that_was_put_away_still_goes_on_in_a_copy(self, scripted: Stage) -> None:
+    async def test_a_fork_that_was_archived_and_restored_continues_in_a_copy(self, scripted: Stage) -> None:
         voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
@@ -409,7 +411,7 @@ class TestTravel:
             assert (await true_turn(await client.find("t"), voice)).session_resumed
 
     @pytest.mark.rest
-    async def test_a_fork_goes_on_elsewhere_with_the_session_or_with_the_transcript(
+    async def test_a_fork_continues_elsewhere_with_the_session_or_with_the_transcript(
         self, tmp_path: Path, api: ModelApi
     ) -> None:
         voice = TokenModel(api)

@@ -53,7 +53,7 @@ class TestPair:
             assert third.status is PairStatus.FINISHED and len(third.rounds) == 4
             await couple.check_shown(client, third.pair)
 
-    async def test_it_is_forked_where_it_stands_or_not_at_all(self, scripted: Stage) -> None:
+    async def test_a_pair_is_forked_at_a_completed_round_or_refused(self, scripted: Stage) -> None:
         Couple(scripted, rounds=9)
         async with scripted.open() as client:
             old = await carried_out(client, scripted, name="maze", max_rounds=2)
@@ -71,7 +71,7 @@ class TestPair:
         done = clew(scripted, "pair", "--resume", "--fork-at-round", "1", "--name", "short", "-r", "1", "--json")
         assert done.code == 1, done.err  # its rounds are used up
         assert json.loads(done.out.splitlines()[-1])["name"] == "short"
-        assert "does not bring them back" in done.err
+        assert "does not restore those" in done.err
         assert clew(scripted, "pair", "TASK", "--fork-at-round", "1").code == 2
 
     async def test_a_fork_that_has_rounds_left_is_not_out_of_them(self, scripted: Stage) -> None:
@@ -86,7 +86,7 @@ class TestPair:
                 origin = (await client.find(made.pair.worker_thread_id)).record.origin
                 assert origin is not None and origin.round == at, "as it was given, the last one too"
 
-    async def test_nothing_is_made_of_a_pair_that_could_not_go_on(self, scripted: Stage) -> None:
+    async def test_no_fork_is_made_of_a_pair_that_could_not_continue(self, scripted: Stage) -> None:
         Couple(scripted, rounds=1)
         async with scripted.open() as client:
             done = await carried_out(client, scripted, name="maze")

@@ -98,7 +98,9 @@ async def two_threads(client: Client, stage: Stage) -> None:
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
 @pytest.mark.parametrize("work", [forking, merging])
-async def test_nobody_waits_for_it(scripted: Stage, postgres: PostgresServer, work: Work, store: str) -> None:
+async def test_other_writers_do_not_wait_for_a_fork_or_a_merge(
+    scripted: Stage, postgres: PostgresServer, work: Work, store: str
+) -> None:
     flags = {"store": postgres.new_store()} if store == "postgres" else {}
     async with scripted.open(**flags) as client:
         await two_threads(client, scripted)
@@ -112,7 +114,7 @@ async def test_nobody_waits_for_it(scripted: Stage, postgres: PostgresServer, wo
         assert (await texts(await client.find("new")))[0].endswith("write t")
 
 
-async def test_a_fork_is_of_the_thread_as_it_is_when_it_is_made(scripted: Stage) -> None:
+async def test_a_fork_has_the_thread_as_it_is_when_the_fork_is_stored(scripted: Stage) -> None:
     voice = TokenModel(scripted.api)
     async with scripted.open() as client:
         old = await client.thread("t", cwd=scripted.work)
@@ -127,7 +129,7 @@ async def test_a_fork_is_of_the_thread_as_it_is_when_it_is_made(scripted: Stage)
         assert (await true_turn(old, voice)).session_resumed
 
 
-async def test_a_session_that_is_gone_by_the_time_the_fork_is_made_is_not_borrowed(scripted: Stage) -> None:
+async def test_a_session_that_was_deleted_before_the_fork_is_stored_is_not_borrowed(scripted: Stage) -> None:
     voice = TokenModel(scripted.api)
     async with scripted.open() as client:
         old = await client.thread("t", cwd=scripted.work)
@@ -143,7 +145,7 @@ async def test_a_session_that_is_gone_by_the_time_the_fork_is_made_is_not_borrow
         assert not (await true_turn(await client.find("new"), voice)).session_resumed
 
 
-async def test_a_pair_is_forked_as_it_stands_when_the_fork_is_made(scripted: Stage) -> None:
+async def test_a_fork_of_a_pair_has_the_pair_as_it_is_when_the_fork_is_stored(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=9)
     async with scripted.open() as client:
         old = await carried_out(client, scripted, name="maze", max_rounds=1)
@@ -157,7 +159,7 @@ async def test_a_pair_is_forked_as_it_stands_when_the_fork_is_made(scripted: Sta
             assert await turns(client, new.pair, pair_part) == await turns(client, old.pair, pair_part)
 
 
-async def test_a_merge_is_of_both_threads_as_they_are_when_it_is_made(scripted: Stage) -> None:
+async def test_a_merge_has_both_threads_as_they_are_when_it_is_stored(scripted: Stage) -> None:
     async with scripted.open() as client:
         await two_threads(client, scripted)
         async with reading(scripted, merging) as (working, _):
@@ -170,7 +172,7 @@ async def test_a_merge_is_of_both_threads_as_they_are_when_it_is_made(scripted: 
         ]
 
 
-async def test_a_merge_is_refused_once_a_run_has_begun(scripted: Stage) -> None:
+async def test_a_merge_is_refused_when_a_run_has_started(scripted: Stage) -> None:
     async with scripted.open() as client:
         await two_threads(client, scripted)
         async with reading(scripted, merging) as (working, _):
@@ -184,7 +186,7 @@ async def test_a_merge_is_refused_once_a_run_has_begun(scripted: Stage) -> None:
 
 
 @pytest.mark.parametrize("work", [forking, merging])
-async def test_threads_that_change_all_the_time_are_refused(scripted: Stage, work: Work) -> None:
+async def test_threads_that_keep_changing_are_refused(scripted: Stage, work: Work) -> None:
     restless = Restless()
     async with scripted.open() as client, scripted.open(adapters=[restless]) as other:
         await two_threads(client, scripted)

@@ -95,7 +95,7 @@ async def test_real_claude_thread_is_replayed_with_another_model_and_with_codex(
     assert not api.refused_hosts
 
 
-async def test_command_shows_both_answers_and_what_they_took(scripted: Stage) -> None:
+async def test_command_shows_both_answers_and_their_cost(scripted: Stage) -> None:
     Differs(scripted.api)
     async with scripted.open() as client:
         await thread_of(client, scripted, "one", "two")
@@ -112,7 +112,7 @@ async def test_command_shows_both_answers_and_what_they_took(scripted: Stage) ->
     assert told["after"]["answers"] == 2 and told["after"]["cost_usd"] > 0
 
 
-async def test_answers_stand_side_by_side_on_a_wide_terminal_alone_and_do_not_drive_it(scripted: Stage) -> None:
+async def test_answers_are_side_by_side_only_on_a_wide_terminal_and_cannot_control_it(scripted: Stage) -> None:
     hostile = "\x1b]0;owned\x07\x1b[2J"
     scripted.api.reply = lambda request: Text(f"{request.model}{hostile}") if request.is_main else None
     async with scripted.open() as client:
@@ -126,7 +126,7 @@ async def test_answers_stand_side_by_side_on_a_wide_terminal_alone_and_do_not_dr
 
 
 @pytest.mark.rest
-async def test_failed_replay_goes_on_where_it_stopped(scripted: Stage) -> None:
+async def test_failed_replay_continues_where_it_stopped(scripted: Stage) -> None:
     differs = Differs(scripted.api, Fail(401, "authentication_error", "invalid x-api-key"))
     async with scripted.open() as client:
         await thread_of(client, scripted, "one", "two", "three")
@@ -147,7 +147,7 @@ async def test_failed_replay_goes_on_where_it_stopped(scripted: Stage) -> None:
 
 
 @pytest.mark.rest
-async def test_ctrl_c_keeps_what_is_there_and_the_half_answer_is_asked_again(scripted: Stage) -> None:
+async def test_ctrl_c_keeps_the_answers_and_an_incomplete_one_is_asked_again(scripted: Stage) -> None:
     differs = Differs(scripted.api, Hang("text", "half an ans"))
     async with scripted.open() as client:
         await thread_of(client, scripted, "one", "two", "three")
@@ -194,7 +194,7 @@ async def test_ctrl_c_keeps_what_is_there_and_the_half_answer_is_asked_again(scr
 
 
 @pytest.mark.parametrize("stopped_at", ["asking", "answered"])
-async def test_replay_that_is_stopped_between_two_steps_goes_on(scripted: Stage, stopped_at: str) -> None:
+async def test_replay_that_is_stopped_between_two_steps_can_be_continued(scripted: Stage, stopped_at: str) -> None:
     Differs(scripted.api)
     async with scripted.open() as client:
         await thread_of(client, scripted, "one", "two")
@@ -211,7 +211,7 @@ async def test_replay_that_is_stopped_between_two_steps_goes_on(scripted: Stage,
 
 
 @pytest.mark.rest
-async def test_what_cannot_be_replayed_is_refused(scripted: Stage) -> None:
+async def test_an_invalid_replay_is_refused(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     async with scripted.open(**{"agents.codex.path": "/nowhere/codex"}) as client:
         await carried_out(client, scripted, name="p", auto_save=False)

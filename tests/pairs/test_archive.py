@@ -28,7 +28,7 @@ CREATE TRIGGER promise AFTER DELETE ON threads BEGIN INSERT INTO promises VALUES
 """
 
 
-async def test_a_pair_at_work_is_not_archived(scripted: Stage) -> None:
+async def test_a_running_pair_is_not_archived(scripted: Stage) -> None:
     async with scripted.open() as client:
         context = client.engine.context
 
@@ -47,7 +47,7 @@ async def test_a_pair_at_work_is_not_archived(scripted: Stage) -> None:
         assert await client.threads() == [], "both of them are in the file"
 
 
-async def test_an_archived_pair_comes_back_by_its_name_and_by_either_threads(scripted: Stage) -> None:
+async def test_an_archived_pair_is_restored_by_its_name_or_by_that_of_either_thread(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     async with scripted.open() as client:
         state = await carried_out(client, scripted, name="build")
@@ -62,7 +62,7 @@ async def test_an_archived_pair_comes_back_by_its_name_and_by_either_threads(scr
             assert (back.pair.id, len(back.rounds)) == (state.pair.id, 2)
 
 
-async def test_a_pair_that_could_not_leave_the_store_keeps_its_files(scripted: Stage) -> None:
+async def test_a_pair_whose_archiving_fails_keeps_its_files(scripted: Stage) -> None:
     Couple(scripted, rounds=0)
     async with scripted.open() as client:
         state = await carried_out(client, scripted, name="build")
@@ -76,7 +76,7 @@ async def test_a_pair_that_could_not_leave_the_store_keeps_its_files(scripted: S
 
 
 @pytest.mark.parametrize("as_link", [True, False])
-async def test_current_json_points_at_the_latest_that_is_left(scripted: Stage, as_link: bool) -> None:
+async def test_current_json_points_at_the_latest_remaining_file(scripted: Stage, as_link: bool) -> None:
     Couple(scripted, rounds=0)
     async with scripted.open() as client:
         first = await carried_out(client, scripted, name="first")
@@ -92,7 +92,7 @@ async def test_current_json_points_at_the_latest_that_is_left(scripted: Stage, a
         assert not current.is_symlink() and not current.exists()
 
 
-async def test_an_imported_pair_bears_the_name_that_it_is_given(scripted: Stage) -> None:
+async def test_an_imported_pair_has_the_given_name(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     async with scripted.open() as client:
         first = await carried_out(client, scripted, name="two")

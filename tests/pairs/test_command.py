@@ -21,7 +21,7 @@ from clew.testing.stage import MODEL, Stage
 from pairs.couple import DRIVER, TASK, Couple, order, run
 
 
-def test_orders_and_reports_are_printed_and_the_rest_is_said_beside_them(scripted: Stage) -> None:
+def test_orders_and_reports_go_to_stdout_and_the_rest_to_stderr(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.orders.append(order("order-1\nand \x1b[31mthen some", needs_correction=True))
     done = run(scripted, TASK, "--name", "build")
@@ -49,7 +49,7 @@ def test_the_task_may_come_from_stdin(scripted: Stage) -> None:
     assert "u5z One thing more." in couple.prompt(PairPart.INSTRUCTOR)
 
 
-def test_events_are_one_a_line_and_the_pair_is_the_last(scripted: Stage) -> None:
+def test_events_are_one_per_line_and_the_pair_is_the_last(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     done = run(scripted, TASK, "--json", "-r", "1", "--permissions", "read-only", "--thinking")
     assert done.returncode == 1, "the rounds are used up, and nobody said that the task is done"
@@ -71,7 +71,7 @@ def test_events_are_one_a_line_and_the_pair_is_the_last(scripted: Stage) -> None
 
 
 @pytest.mark.rest
-def test_what_must_stop_it_has_its_exit_code_and_the_pair_goes_on_afterwards(scripted: Stage) -> None:
+def test_an_error_that_stops_a_pair_has_its_exit_code_and_the_pair_continues_afterwards(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.busy[1] = Fail(429, "rate_limit_error", "Claude AI usage limit reached", FINAL)
     stopped = run(scripted, TASK, "--name", "build", "--no-wait-for-limit")
@@ -124,7 +124,7 @@ def test_old_pairs_are_archived_and_removed(scripted: Stage) -> None:
         (["task", "--cwd", "nowhere"], "is not a directory"),
     ],
 )
-def test_what_cannot_be_done_is_refused(scripted: Stage, args: list[str], words: str) -> None:
+def test_invalid_commands_are_refused(scripted: Stage, args: list[str], words: str) -> None:
     done = run(scripted, *args)
     assert done.returncode == 2
     assert words in done.stderr.decode()
@@ -132,7 +132,7 @@ def test_what_cannot_be_done_is_refused(scripted: Stage, args: list[str], words:
 
 
 @pytest.mark.rest
-def test_a_file_that_came_with_the_directory_is_not_gone_on_with_unasked(scripted: Stage) -> None:
+def test_a_file_that_came_with_the_directory_is_continued_only_when_named(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     assert run(scripted, TASK).returncode == 0
     done = run(scripted, "--resume", "go on", CLEW_HOME=str(scripted.folder / "other"))
@@ -148,7 +148,7 @@ def test_a_file_that_came_with_the_directory_is_not_gone_on_with_unasked(scripte
 
 
 @pytest.mark.rest
-def test_whoever_looks_for_a_pair_where_there_is_none_is_told_how_to_move_one(scripted: Stage, tmp_path: Path) -> None:
+def test_without_a_pair_in_the_directory_the_hint_says_how_to_move_one(scripted: Stage, tmp_path: Path) -> None:
     Couple(scripted, rounds=1)
     done = run(scripted, TASK, "--name", "build")
     assert f"saved in {scripted.work}/.clew/sessions/session-" in done.stderr.decode()
@@ -160,7 +160,7 @@ def test_whoever_looks_for_a_pair_where_there_is_none_is_told_how_to_move_one(sc
     assert run(scripted, "--resume", "and on", "--cwd", str(other)).returncode == 0
 
 
-def test_what_it_took_before_counts_in_the_line_of_a_pair_that_goes_on(scripted: Stage) -> None:
+def test_earlier_usage_counts_in_the_summary_of_a_continued_pair(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     assert run(scripted, TASK, "--name", "build").returncode == 0
     display = PairDisplay(as_json=False)
@@ -175,7 +175,7 @@ def test_what_it_took_before_counts_in_the_line_of_a_pair_that_goes_on(scripted:
 
 
 @pytest.mark.rest
-def test_a_file_of_a_pair_that_moved_is_not_taken_for_another_stores(scripted: Stage, tmp_path: Path) -> None:
+def test_a_file_of_a_moved_pair_is_not_listed_as_from_another_store(scripted: Stage, tmp_path: Path) -> None:
     Couple(scripted, rounds=0)
     assert run(scripted, TASK, "--name", "build").returncode == 0
     moved = run(scripted, "--session", "build", "--cwd", str(tmp_path), "Go on.")
@@ -193,19 +193,19 @@ def test_a_file_where_the_folder_should_be_is_named(scripted: Stage) -> None:
     assert f"{scripted.work / '.clew'} is not a folder".encode() in done.stderr
 
 
-def test_the_line_does_not_name_the_part_twice() -> None:
+def test_the_status_line_does_not_name_the_part_twice() -> None:
     display = PairDisplay(as_json=False)
     display.show_pair_event(PairAsked(2, 10, PairPart.WORKER, RunId("r"), None, "order-2"))
     display.show_pair_event(PairRunEvent(2, PairPart.WORKER, RunId("r"), AttemptStarted(1, True, None)))
     assert display.line() == "round 2 of 10 · worker · resuming its session"
 
 
-def test_a_warning_is_one_line_whatever_a_model_was_called(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_warning_is_one_line_for_any_model_name(capsys: pytest.CaptureFixture[str]) -> None:
     PairDisplay(as_json=False).show_pair_event(PairWarned(1, "unknown_model", "named a\nmodel \x1b[2J"))
     assert capsys.readouterr().err == "warning: named a model ␛[2J\n"
 
 
-def test_on_a_terminal_a_line_tells_who_is_at_work(scripted: Stage) -> None:
+def test_on_a_terminal_a_status_line_says_who_is_working(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     master, slave = pty.openpty()
     environ = {**scripted.environ, "CLEW_MODEL": MODEL, "TERM": "xterm-256color", "COLUMNS": "120"}

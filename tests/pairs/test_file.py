@@ -89,7 +89,7 @@ async def test_the_file_has_the_fields_of_the_older_tool_and_ours(scripted: Stag
     assert {part: list(known) for part, known in body["sessions"].items()} == {"instructor": [MODEL], "worker": [MODEL]}
 
 
-async def test_only_the_owner_reads_it_git_does_not_see_it_and_no_secret_is_in_any_file(scripted: Stage) -> None:
+async def test_only_the_owner_reads_the_file_git_ignores_it_and_it_contains_no_secret(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.reports.append(Text(f"report-1: the key is {SECRET}"))
     scripted.work.chmod(0o755)
@@ -114,7 +114,7 @@ async def test_only_the_owner_reads_it_git_does_not_see_it_and_no_secret_is_in_a
     assert b"planted-token" not in stored, "nothing of the environment is stored"
 
 
-async def test_it_is_written_every_five_rounds_and_at_the_end_or_not_at_all(scripted: Stage) -> None:
+async def test_the_file_is_written_every_five_rounds_and_at_the_end_or_never(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=6)
     couple.busy[6] = Hang("text", "I am at it.")
     async with scripted.open() as client:
@@ -135,7 +135,7 @@ async def test_it_is_written_every_five_rounds_and_at_the_end_or_not_at_all(scri
         assert len((await client.pairs.find(live.pair.id)).rounds) >= 5, "the store has it all the same"
 
 
-async def test_a_folder_that_leads_elsewhere_is_left_alone(scripted: Stage, tmp_path: Path) -> None:
+async def test_a_folder_that_is_a_link_is_not_written_to(scripted: Stage, tmp_path: Path) -> None:
     Couple(scripted, rounds=1)
     (tmp_path / "outside").mkdir()
     (scripted.work / ".clew").symlink_to(tmp_path / "outside")
@@ -147,7 +147,7 @@ async def test_a_folder_that_leads_elsewhere_is_left_alone(scripted: Stage, tmp_
     assert not list((tmp_path / "outside").iterdir())
 
 
-async def test_a_current_json_that_cannot_be_written_is_the_only_one_that_was_not(scripted: Stage) -> None:
+async def test_only_current_json_is_reported_if_only_it_cannot_be_written(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     (folder(scripted) / "current.json").mkdir(parents=True)
     async with scripted.open() as client:
@@ -160,7 +160,7 @@ async def test_a_current_json_that_cannot_be_written_is_the_only_one_that_was_no
 
 
 @pytest.mark.rest
-async def test_another_machine_goes_on_in_the_middle_of_the_workers_turn(scripted: Stage, elsewhere: Stage) -> None:
+async def test_another_machine_continues_in_the_middle_of_the_workers_turn(scripted: Stage, elsewhere: Stage) -> None:
     couple = Couple(scripted, rounds=3)
     couple.busy[2] = Hang("text", "a90z I am at it.")
     async with scripted.open() as client:
@@ -205,7 +205,9 @@ async def test_another_machine_goes_on_in_the_middle_of_the_workers_turn(scripte
         assert "older than what is stored" in older.warnings[0]
 
 
-async def test_of_an_imported_pair_somebody_says_first_what_the_worker_may(scripted: Stage, elsewhere: Stage) -> None:
+async def test_an_imported_pair_continues_only_with_permissions_for_the_worker(
+    scripted: Stage, elsewhere: Stage
+) -> None:
     Couple(scripted, rounds=2)
     async with scripted.open() as client, elsewhere.open() as other:
         first = await carried_out(client, scripted, max_rounds=1, name="p")
@@ -220,7 +222,7 @@ async def test_of_an_imported_pair_somebody_says_first_what_the_worker_may(scrip
         assert (state.status, state.permissions) == (PairStatus.FINISHED, "read-only")
 
 
-async def test_a_pair_whose_store_is_deleted_does_not_go_on_in_nothing(scripted: Stage) -> None:
+async def test_a_pair_whose_store_is_deleted_stops(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=2)
     couple.busy[1] = Hang("text", "I am at it.")
     async with scripted.open() as client:
@@ -240,7 +242,7 @@ async def test_a_pair_whose_store_is_deleted_does_not_go_on_in_nothing(scripted:
 
 
 @pytest.mark.real
-async def test_another_store_goes_on_in_the_sessions_that_are_there(real: Stage) -> None:
+async def test_another_store_resumes_the_sessions_that_exist(real: Stage) -> None:
     couple = Couple(real, rounds=2)
     async with real.open() as client:
         first = await carried_out(client, real, max_rounds=1)
@@ -293,7 +295,7 @@ OLDER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("where", ["a round is complete", "the worker was not asked", "the worker was cut off"])
-async def test_a_file_of_the_older_tool_goes_on(scripted: Stage, tmp_path: Path, where: str) -> None:
+async def test_a_file_of_the_older_tool_can_be_continued(scripted: Stage, tmp_path: Path, where: str) -> None:
     said = OLDER["worker"]["conversationHistory"]
     left = {"a round is complete": said, "the worker was not asked": [], "the worker was cut off": said[:1]}[where]
     (tmp_path / "old.json").write_text(json.dumps(OLDER | {"worker": {"conversationHistory": left}}))
@@ -321,7 +323,7 @@ async def test_a_file_of_the_older_tool_goes_on(scripted: Stage, tmp_path: Path,
         (json.dumps(OLDER | {"version": "9" * 5000}), "newer version"),
     ],
 )
-def test_a_file_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_file_is_refused_in_one_line(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "x.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(UsageError, match=words) as caught:
         read(tmp_path / "x.json")
@@ -333,7 +335,7 @@ def test_a_file_that_is_none_is_refused_in_one_line(tmp_path: Path, text: str, w
 
 
 @pytest.mark.rest
-def test_the_two_kinds_of_files_are_told_apart(scripted: Stage) -> None:
+def test_state_files_and_exports_are_told_apart(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     assert clew(scripted, "pair", TASK, "--name", "build").code == 0
     [state] = (scripted.work / ".clew" / "sessions").glob("session-*.json")
@@ -351,7 +353,7 @@ def test_the_two_kinds_of_files_are_told_apart(scripted: Stage) -> None:
     assert "clew pair cannot continue them" in clew(scripted, "threads", "import", "bare.clew").err
 
 
-def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_instead_of_a_file_is_refused_without_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "endless").symlink_to("/dev/zero")
     for name in ("pipe", "endless"):
@@ -359,7 +361,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
             read(tmp_path / name)
 
 
-async def test_a_file_that_asks_nothing_sends_no_empty_prompt(scripted: Stage, tmp_path: Path) -> None:
+async def test_a_file_without_a_prompt_sends_no_empty_prompt(scripted: Stage, tmp_path: Path) -> None:
     empty = {"phase": "working", "asking": " ", "worker": {"conversationHistory": []}}
     (tmp_path / "x.json").write_text(json.dumps(OLDER | empty))
     couple = Couple(scripted, rounds=2)
@@ -374,7 +376,7 @@ async def test_a_file_that_asks_nothing_sends_no_empty_prompt(scripted: Stage, t
                 await bring_in(client, scripted, tmp_path / "x.json")
 
 
-async def test_a_file_goes_into_no_pair_that_is_going_on(scripted: Stage, tmp_path: Path) -> None:
+async def test_a_file_is_not_imported_into_a_running_pair(scripted: Stage, tmp_path: Path) -> None:
     couple = Couple(scripted, rounds=2)
     async with scripted.open() as client:
         first = await carried_out(client, scripted, max_rounds=1)
@@ -398,7 +400,7 @@ async def test_a_file_goes_into_no_pair_that_is_going_on(scripted: Stage, tmp_pa
         assert not [text for text in said if "forged" in text]
 
 
-async def test_a_blanked_file_fits_its_own_pair_in_whatever_environment(scripted: Stage) -> None:
+async def test_a_blanked_file_matches_its_own_pair_in_any_environment(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=2)
     couple.reports.append(Text(f"report-1: the key is {SECRET}, or so"))
     done = run(scripted, TASK, "-r", "1", MY_API_KEY=SECRET)
@@ -425,11 +427,11 @@ async def test_a_blanked_file_fits_its_own_pair_in_whatever_environment(scripted
         ("one", "two", False),
     ],
 )
-def test_what_was_blanked_may_have_been_anything(stored: str, told: str, same: bool) -> None:
+def test_a_blanked_passage_matches_any_text(stored: str, told: str, same: bool) -> None:
     assert may_be_same(stored, told) is same
 
 
-async def test_a_file_that_went_another_way_is_a_conflict(scripted: Stage, tmp_path: Path) -> None:
+async def test_a_file_with_a_different_history_is_a_conflict(scripted: Stage, tmp_path: Path) -> None:
     Couple(scripted, rounds=2)
     async with scripted.open() as client:
         await carried_out(client, scripted, max_rounds=1)
@@ -440,7 +442,7 @@ async def test_a_file_that_went_another_way_is_a_conflict(scripted: Stage, tmp_p
             await bring_in(client, scripted, tmp_path / "x.json")
 
 
-def test_half_a_character_in_what_was_said_spoils_no_file(tmp_path: Path) -> None:
+def test_a_lone_surrogate_in_an_answer_does_not_break_the_file(tmp_path: Path) -> None:
     ids = (ThreadId("t1"), ThreadId("t2"))
     pair = Pair("2026-11-15-10-00-00-1a2b", "odd", "half \ud83d", str(tmp_path), "claude", *ids)
     said = (Turn(TurnId("u"), Role.USER, "half \ud83d, whole \U0001f600 and the secret-of-mine"),)

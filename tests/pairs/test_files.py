@@ -52,7 +52,7 @@ def kept(found: FileScan) -> KeptFiles:
 
 
 @pytest.mark.process
-async def test_only_what_has_changed_is_told_whatever_git_made_of_it_since(tmp_path: Path) -> None:
+async def test_only_real_changes_are_reported_whatever_git_did_since(tmp_path: Path) -> None:
     folder = tree(tmp_path)
     (folder / "mine.txt").write_text("2\n")
     for name in ("new.txt", "later.txt", "gone.txt", "other.txt"):
@@ -77,7 +77,7 @@ async def test_only_what_has_changed_is_told_whatever_git_made_of_it_since(tmp_p
 
 
 @pytest.mark.process
-async def test_large_files_are_told_by_their_time_and_are_not_read(tmp_path: Path) -> None:
+async def test_large_files_are_compared_by_time_and_not_read(tmp_path: Path) -> None:
     folder = tree(tmp_path)
     for number in range(40):
         with (folder / f"large-{number}").open("wb") as file:
@@ -90,7 +90,7 @@ async def test_large_files_are_told_by_their_time_and_are_not_read(tmp_path: Pat
 
 
 @pytest.mark.process
-async def test_a_tree_with_too_many_changes_is_not_looked_at(tmp_path: Path) -> None:
+async def test_a_tree_with_too_many_changes_is_not_scanned(tmp_path: Path) -> None:
     folder = tree(tmp_path)
     for number in range(4):
         (folder / f"f{number}").touch()
@@ -100,7 +100,7 @@ async def test_a_tree_with_too_many_changes_is_not_looked_at(tmp_path: Path) -> 
 
 
 @pytest.mark.process
-async def test_without_git_all_files_but_hidden_ones_are_told_by_sizes_and_times(tmp_path: Path) -> None:
+async def test_without_git_all_files_except_hidden_ones_are_compared_by_size_and_time(tmp_path: Path) -> None:
     (tmp_path / "sub" / ".cache").mkdir(parents=True)
     for name in ("kept.txt", "mine.txt", "gone.txt", "sub/deep.txt", ".hidden", "sub/.cache/x"):
         (tmp_path / name).write_text("1\n")
@@ -117,7 +117,7 @@ async def test_without_git_all_files_but_hidden_ones_are_told_by_sizes_and_times
     assert (unseen.files, unseen.skipped_because) == (None, "there are more than 3")
 
 
-async def test_what_somebody_else_changed_is_told_without_git_too(scripted: Stage) -> None:
+async def test_changes_by_somebody_else_are_reported_without_git_too(scripted: Stage) -> None:
     (scripted.work / "mine.txt").write_text("1\n")
     couple = Couple(scripted, rounds=1)
     async with scripted.open() as client:
@@ -131,7 +131,7 @@ async def test_what_somebody_else_changed_is_told_without_git_too(scripted: Stag
 
 
 @pytest.mark.rest
-async def test_that_there_are_too_many_files_is_said_once(scripted: Stage) -> None:
+async def test_too_many_files_are_reported_once(scripted: Stage) -> None:
     for number in range(MAX_FILES + 1):
         os.close(os.open(scripted.work / f"f{number}", os.O_CREAT))
     Couple(scripted, rounds=2)
@@ -142,7 +142,7 @@ async def test_that_there_are_too_many_files_is_said_once(scripted: Stage) -> No
         assert (state.status, told) == (PairStatus.FINISHED, ["not_looked"])
 
 
-async def test_neither_store_nor_export_holds_what_stands_in_the_files(scripted: Stage) -> None:
+async def test_neither_store_nor_export_has_the_content_of_the_files(scripted: Stage) -> None:
     tree(scripted.work)
     (scripted.work / ".env").write_text("PASSWORD=never-to-be-kept-anywhere\n")
     Couple(scripted, rounds=1)
@@ -158,7 +158,7 @@ async def test_neither_store_nor_export_holds_what_stands_in_the_files(scripted:
     assert "pair_files" not in state_rows
 
 
-async def test_a_changed_file_is_told_once(scripted: Stage) -> None:
+async def test_a_changed_file_is_reported_once(scripted: Stage) -> None:
     folder = tree(scripted.work)
     couple = Couple(scripted, rounds=1)
     async with scripted.open() as client:
@@ -176,7 +176,7 @@ async def test_a_changed_file_is_told_once(scripted: Stage) -> None:
         assert state.rounds[-1].changed_files == ("mine.txt",)
 
 
-async def test_a_stop_while_the_files_are_looked_at_keeps_the_message(scripted: Stage, tmp_path: Path) -> None:
+async def test_a_stop_during_the_scan_keeps_the_message(scripted: Stage, tmp_path: Path) -> None:
     """A git that hangs stands in for a tree that takes long."""
     folder = tree(scripted.work)
     Couple(scripted, rounds=1)

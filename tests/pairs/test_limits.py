@@ -40,7 +40,7 @@ async def test_both_parts_continue_in_their_sessions_when_the_limit_has_reset(st
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-async def test_a_pair_that_is_not_to_wait_stops_and_says_why(scripted: Stage, stopped: bool) -> None:
+async def test_a_pair_that_must_not_wait_stops_and_says_why(scripted: Stage, stopped: bool) -> None:
     """It was told not to wait; or somebody stops it while it waits."""
     scripted.account = SUBSCRIPTION
     Couple(scripted).orders.append(usage_limit(time.time() + 3600))

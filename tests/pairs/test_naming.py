@@ -19,7 +19,7 @@ WAIT_S = 60
 
 
 @pytest.mark.rest
-async def test_pair_threads_and_file_are_renamed_together_and_it_goes_on(scripted: Stage) -> None:
+async def test_pair_threads_and_file_are_renamed_together_and_the_pair_continues(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.busy[1] = Fail(401, "authentication_error", "invalid x-api-key")
     async with scripted.open() as client:
@@ -60,7 +60,7 @@ async def test_a_name_that_is_taken_or_cannot_be_one_changes_nothing(scripted: S
         assert await rename(client.engine, "pair-six-worker", "mine") is None, "a thread's own name is another matter"
 
 
-async def test_a_pair_at_work_keeps_its_name(scripted: Stage) -> None:
+async def test_a_running_pair_is_not_renamed(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.busy[1] = Hang("text", "I am at it.")
     async with scripted.open() as client:

@@ -29,7 +29,7 @@ def test_the_object_is_found(text: str) -> None:
     assert read_order(text) == Order("It comes next.", "Say {this} and `that`.", "opus", True, False)
 
 
-def test_what_may_be_left_out_is() -> None:
+def test_optional_fields_may_be_left_out() -> None:
     least = read_order('{"instruction": "Done.", "should_continue": false, "worker_model": ""}')
     assert least == Order("", "Done.", None, False, False)
 
@@ -49,6 +49,6 @@ def test_what_may_be_left_out_is() -> None:
         ("{" * 100_000 + "}", "."),
     ],
 )
-def test_what_does_not_fit_is_told_so_that_a_model_can_act_on_it(text: str, words: str) -> None:
+def test_an_invalid_answer_is_explained_so_that_a_model_can_correct_it(text: str, words: str) -> None:
     with pytest.raises(SchemaMismatch, match=words):
         read_order(text)

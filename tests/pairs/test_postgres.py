@@ -16,7 +16,7 @@ from pairs.couple import TASK, Couple, carried_out, resumed, run
 pytestmark = pytest.mark.rest
 
 
-async def test_a_pair_lives_in_postgresql_as_in_a_file(scripted: Stage, postgres: PostgresServer) -> None:
+async def test_a_pair_works_in_postgresql_as_in_sqlite(scripted: Stage, postgres: PostgresServer) -> None:
     couple = Couple(scripted, rounds=2)
     url = postgres.new_database()
     done = run(scripted, TASK, "--name", "six", "-r", "1", CLEW_STORE=url)

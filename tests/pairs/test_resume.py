@@ -29,7 +29,7 @@ async def warnings(live: LivePair) -> dict[str, str]:
 
 
 @pytest.mark.rest
-async def test_used_up_rounds_are_given_again_or_as_many_as_are_asked_for(scripted: Stage) -> None:
+async def test_used_up_rounds_are_renewed_or_set_by_the_option(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=9)
     async with scripted.open() as client:
         first = await carried_out(client, scripted, max_rounds=2)
@@ -42,7 +42,7 @@ async def test_used_up_rounds_are_given_again_or_as_many_as_are_asked_for(script
 
 
 @pytest.mark.rest
-async def test_a_finished_pair_goes_on_only_when_something_is_said(scripted: Stage) -> None:
+async def test_a_finished_pair_continues_only_with_a_message(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     async with scripted.open() as client:
         first = await carried_out(client, scripted)
@@ -60,7 +60,7 @@ async def test_a_finished_pair_goes_on_only_when_something_is_said(scripted: Sta
 
 
 @pytest.mark.rest
-async def test_what_is_said_reaches_an_instructor_that_was_cut_off_with_its_going_on(scripted: Stage) -> None:
+async def test_a_message_reaches_an_interrupted_instructor_with_the_prompt_to_continue(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.orders.append(Fail(401, "authentication_error", "invalid x-api-key", FINAL))
     async with scripted.open() as client:
@@ -82,7 +82,7 @@ async def test_what_is_said_reaches_an_instructor_that_was_cut_off_with_its_goin
 
 
 @pytest.mark.rest
-async def test_thinking_is_told_to_the_instructor_until_it_is_taken_back(scripted: Stage) -> None:
+async def test_thinking_is_in_the_instructors_rubric_until_it_is_switched_off(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=0)
 
     async def told(client: Client, text: str, pair_id: str | None = None, thinking: bool | None = None) -> str:
@@ -105,7 +105,7 @@ async def test_thinking_is_told_to_the_instructor_until_it_is_taken_back(scripte
         assert not (await client.pairs.find(state.pair.id)).pair.thinking
 
 
-async def test_another_model_is_a_warning_and_the_pair_goes_on_with_it(scripted: Stage) -> None:
+async def test_another_model_is_a_warning_and_the_pair_continues_with_it(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=3)
     other = "claude-opus-4-1"
     async with scripted.open() as client:
@@ -119,7 +119,7 @@ async def test_another_model_is_a_warning_and_the_pair_goes_on_with_it(scripted:
         assert f'"{other}"' in couple.requests[PairPart.INSTRUCTOR][-1].shown_texts()[-1][1], "the rubric names it"
 
 
-async def test_another_agent_takes_the_model_of_the_settings_and_it_is_said(scripted: Stage) -> None:
+async def test_another_agent_takes_the_model_of_the_settings_with_a_warning(scripted: Stage) -> None:
     Couple(scripted, rounds=1)
     async with scripted.open() as client:
 
@@ -144,7 +144,7 @@ async def test_another_agent_takes_the_model_of_the_settings_and_it_is_said(scri
     ]
 
 
-async def test_another_model_goes_on_with_the_order_that_the_first_was_stopped_at(scripted: Stage) -> None:
+async def test_another_model_continues_the_order_at_which_the_first_was_stopped(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.busy[1] = Hang("text", "I am at it.")
     other = "claude-opus-4-1"
@@ -192,7 +192,7 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_more_in_the_session
 
 
 @pytest.mark.rest
-async def test_files_that_somebody_else_changed_are_said_and_not_undone(scripted: Stage) -> None:
+async def test_files_that_somebody_else_changed_are_reported_and_not_undone(scripted: Stage) -> None:
     def git(*args: str) -> None:
         subprocess.run(
             ["git", "-c", "user.name=T", "-c", "user.email=t@localhost", *args],

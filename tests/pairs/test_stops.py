@@ -94,7 +94,7 @@ def test_sigint_stops_it_in_the_background_of_a_script_too(real: Stage) -> None:
     assert not real.processes()
 
 
-def test_whoever_stops_it_while_it_is_being_stored_is_told_its_name(scripted: Stage) -> None:
+def test_a_stop_while_a_pair_is_being_stored_reports_its_name(scripted: Stage) -> None:
     """The store is held by another one, so that the stop comes before the pair is in it."""
     Couple(scripted, rounds=1)
     assert run(scripted, "--list-sessions").returncode == 0  # there is a store
@@ -142,7 +142,7 @@ async def test_one_pair_belongs_to_one_process(scripted: Stage) -> None:
         assert (await client.pairs.find(live.pair.id)).status is PairStatus.FINISHED
 
 
-async def test_a_pair_ends_with_its_client_and_goes_on_in_the_next(scripted: Stage) -> None:
+async def test_a_pair_stops_with_its_client_and_continues_in_the_next(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.busy[1] = Hang("text", "I am at it.")
     async with scripted.open() as client:

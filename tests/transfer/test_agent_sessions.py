@@ -112,7 +112,7 @@ async def continues_in_two_threads(
     assert f"{new.name} has it already" in left.err
 
 
-async def test_session_that_a_thread_has_is_named_with_it(scripted: Stage) -> None:
+async def test_session_that_a_thread_owns_is_listed_with_the_thread(scripted: Stage) -> None:
     async with scripted.open() as client:
         await ask(await client.thread("mine", cwd=scripted.work), "first question")
     [listed] = clew(scripted, "sessions", "list", "--json").json
@@ -163,7 +163,7 @@ class TestWentOnOutside:
             assert resumed == [(False, False), (True, False), (True, True)], "a fork goes on in a copy"
 
     @pytest.mark.rest
-    async def test_it_is_refused_while_a_run_is_going_on_there(self, scripted: Stage) -> None:
+    async def test_an_adoption_is_refused_during_a_run(self, scripted: Stage) -> None:
         voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             mine = await client.thread("mine", cwd=scripted.work)
@@ -179,7 +179,7 @@ class TestWentOnOutside:
             await run.reply()
             assert clew(scripted, "sessions", "adopt", session_id).code == 0
 
-    async def test_what_a_run_of_ours_left_half_done_is_not_outside(self, scripted: Stage) -> None:
+    async def test_an_unfinished_run_of_ours_does_not_count_as_continued_outside(self, scripted: Stage) -> None:
         voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             mine = await client.thread("mine", cwd=scripted.work)
@@ -197,7 +197,7 @@ class TestWentOnOutside:
             assert taken.thread is not None and taken.turns >= 5
 
 
-async def test_session_that_came_from_elsewhere_is_where_its_thread_is_and_begins_with_what_was_asked(
+async def test_session_from_elsewhere_is_listed_with_its_threads_directory_and_first_prompt(
     tmp_path: Path, api: ModelApi
 ) -> None:
     with two_machines(tmp_path, api) as (a, b):
@@ -233,7 +233,7 @@ def plant(stage: Stage, name: str, content: bytes, folder: str = "-some-project"
     return path
 
 
-def test_what_is_no_session_is_not_listed(scripted: Stage) -> None:
+def test_files_that_are_not_sessions_are_not_listed(scripted: Stage) -> None:
     good, side = str(uuid.uuid4()), str(uuid.uuid4())
     plant(scripted, good, session_lines(good, scripted.work, "\x1b[31mred\nand more"))
     plant(scripted, "agent-0a1b2c3d", session_lines(good, scripted.work, "a subagent's"))
@@ -248,7 +248,7 @@ def test_what_is_no_session_is_not_listed(scripted: Stage) -> None:
     assert "\x1b" not in listed.out
 
 
-def test_directories_and_beginnings_of_ids_choose(scripted: Stage) -> None:
+def test_sessions_are_chosen_by_directory_and_by_the_beginning_of_an_id(scripted: Stage) -> None:
     shop, gone = scripted.folder / "shop", scripted.folder / "gone"
     (shop / "inner").mkdir(parents=True)
     ids = [f"0a0a0a0a-0000-4000-8000-00000000000{n}" for n in range(4)]

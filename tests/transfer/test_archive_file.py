@@ -25,7 +25,7 @@ def little_room(size_bytes: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_full_disk_leaves_no_half_an_archive_and_the_older_one_is_found(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_partial_archive_and_the_older_one_is_found(tmp_path: Path) -> None:
     thread = a_thread("thread-1", "t")
     own = {"schema": 1, "thread": {"id": thread.id, "name": "t", "kind": "chat"}, "turns": [{"text": "x" * 100_000}]}
     older = archive_file.write(tmp_path, thread, [own], 1_000.0)

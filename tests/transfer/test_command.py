@@ -26,7 +26,7 @@ def every_byte_below(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
-def test_file_is_its_owners_and_is_not_written_over(a: Stage) -> None:
+def test_file_is_private_and_is_not_overwritten(a: Stage) -> None:
     old = os.umask(0)
     try:
         made = clew(a, "threads", "export", "t", "--json")
@@ -47,7 +47,7 @@ def test_file_is_its_owners_and_is_not_written_over(a: Stage) -> None:
 
 
 @pytest.mark.rest
-def test_import_goes_on_where_the_other_stopped(a: Stage, b: Stage) -> None:
+def test_import_continues_where_the_other_machine_stopped(a: Stage, b: Stage) -> None:
     file = b.folder / "t.clew"
     assert clew(a, "threads", "export", "t", "--output", file).code == 0
     tried = clew(b, "threads", "import", file, "--dry-run", "--json")
@@ -65,7 +65,7 @@ def test_import_goes_on_where_the_other_stopped(a: Stage, b: Stage) -> None:
 
 
 @pytest.mark.rest
-def test_passphrase_closes_and_opens_it(a: Stage, b: Stage, tmp_path: Path) -> None:
+def test_passphrase_encrypts_and_decrypts_the_file(a: Stage, b: Stage, tmp_path: Path) -> None:
     right, wrong = tmp_path / "right", tmp_path / "wrong"
     right.write_text("correct horse\nnot this line\n")
     wrong.write_text("battery staple\n")
@@ -148,7 +148,7 @@ def test_redacted_export_has_no_name_that_was_made_from_a_secret(a: Stage, b: St
         ("DATABASE_URL", "postgres://u:longer-pw-1@db/x", "it printed longer-pw-1"),
     ],
 )
-def test_secret_that_was_said_does_not_leave(a: Stage, name: str, value: str, said: str) -> None:
+def test_secret_in_a_prompt_stops_the_export(a: Stage, name: str, value: str, said: str) -> None:
     assert clew(a, "ask", "-t", "t", said).code == 0
     refused = clew(a, "threads", "export", "t", **{name: value})
     assert (refused.code, f"the value of {name} " in refused.err) == (2, True)
@@ -157,7 +157,7 @@ def test_secret_that_was_said_does_not_leave(a: Stage, name: str, value: str, sa
     assert value.removesuffix("db/x").encode() not in (a.work / "t.clew").read_bytes()
 
 
-def test_secret_that_no_environment_knows_does_not_leave_either(a: Stage) -> None:
+def test_secret_that_is_not_in_the_environment_stops_the_export(a: Stage) -> None:
     """It was read out of a file, by a tool: it stands in the run's events, and in no turn's text."""
     key = "ghp_" + "x1Y2z3" * 6
     (a.work / ".env").write_text(f"DEPLOY={key}\n")
@@ -181,7 +181,7 @@ def test_secret_that_no_environment_knows_does_not_leave_either(a: Stage) -> Non
     assert not (a.folder / "remote" / "pieces").exists(), "nothing has left"
 
 
-def test_what_is_no_file_is_not_written_over(a: Stage) -> None:
+def test_a_target_that_is_not_a_plain_file_is_not_overwritten(a: Stage) -> None:
     pipe, link = a.work / "pipe", a.work / "link"
     os.mkfifo(pipe)
     link.symlink_to(pipe)
@@ -201,7 +201,7 @@ def test_no_secret_of_the_environment_is_in_any_file(a: Stage, b: Stage) -> None
         assert value.encode() not in everything
 
 
-def test_secret_that_a_tool_printed_does_not_leave_unnoticed(a: Stage) -> None:
+def test_secret_that_a_tool_printed_stops_the_export(a: Stage) -> None:
     show = '!tool Bash {"command": "echo [$PLANTED_TOKEN] [$CLEW_PASSPHRASE]"}'
     assert clew(a, "ask", "-t", "t", "--permissions", "all", show, **PLANTED).code == 0
     [session] = a.session_files()

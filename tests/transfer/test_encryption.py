@@ -15,7 +15,7 @@ SEALED = encryption.encrypt_with("correct horse", b"content")
 BUSY = "Excessive work parameter for passphrase.\nDecryption would take around \u206832\u2069 seconds."
 
 
-def test_what_age_takes_for_too_much_work_on_a_busy_machine_is_opened_all_the_same(
+def test_work_that_age_overestimates_on_a_busy_machine_is_decrypted_on_a_retry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refused = [pyrage.DecryptError(BUSY)] * 3
@@ -36,7 +36,7 @@ def test_what_age_takes_for_too_much_work_on_a_busy_machine_is_opened_all_the_sa
     assert not isinstance(caught.value, encryption.NotDecrypted), "the passphrase may be right"
 
 
-def test_what_age_says_of_too_much_work() -> None:
+def test_excessive_work_is_reported_as_such() -> None:
     with pytest.raises(pyrage.DecryptError, match=encryption.EXCESSIVE):
         pyrage.passphrase.decrypt(re.sub(rb"(scrypt \S+ )\d+", rb"\g<1>40", SEALED), "correct horse")
     with pytest.raises(UsageError, match="far more work"):

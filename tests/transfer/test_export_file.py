@@ -67,7 +67,7 @@ def test_no_flipped_byte_goes_unnoticed() -> None:
 
 
 @pytest.mark.parametrize("end", [0, 1, 30, 200, len(WHOLE) // 2, len(WHOLE) - 1])
-def test_file_that_was_cut_off_is_refused(end: int) -> None:
+def test_truncated_file_is_refused(end: int) -> None:
     with pytest.raises(UsageError):
         unpack(WHOLE[:end])
 
@@ -97,14 +97,14 @@ def test_rubbish_is_refused_in_one_line(rubbish: bytes) -> None:
         "notes.txt",
     ],
 )
-def test_name_that_is_not_a_parts_is_refused(name: str) -> None:
+def test_unknown_part_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
         unpack(made_of(*PARTS.items(), (name, b"x")))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize("name", [HISTORY, "HISTORY.JSON", "sessions/claude/0-A.jsonl", MANIFEST])
-def test_name_that_stands_twice_is_refused(name: str) -> None:
+def test_duplicate_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
         unpack(made_of(*PARTS.items(), (name, PARTS[HISTORY])))
 
@@ -148,7 +148,7 @@ def test_links_and_bombs_are_refused(change: Callable[[zipfile.ZipInfo], None], 
         ({"parts": None}, "manifest"),
     ],
 )
-def test_manifest_must_tell_the_truth(changes: dict[str, Any], says: str) -> None:
+def test_manifest_must_match_the_parts(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(UsageError, match=says):
         unpack(made_of(*PARTS.items(), **changes))
 

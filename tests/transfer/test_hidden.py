@@ -257,7 +257,7 @@ def in_an_archived_turn(history: Rows, state: Rows) -> None:
 @pytest.mark.parametrize(
     ("session", "rows"), [(first_prompt, in_a_job), (last_answer, in_an_archived_turn)], ids=["job", "archived"]
 )
-async def test_what_nobody_is_shown_vouches_for_no_line_of_a_session(
+async def test_hidden_rows_do_not_confirm_a_line_of_a_session(
     a: Stage, b: Stage, session: Change, rows: Callable[[Rows, Rows], None]
 ) -> None:
     async with a.open() as client:
@@ -285,7 +285,7 @@ def cut_off(store: Store) -> None:
 
 
 @pytest.mark.process
-async def test_what_tools_did_elsewhere_is_told_to_no_agent_here(tmp_path: Path) -> None:
+async def test_tool_calls_of_another_machine_are_not_reported_to_an_agent_here(tmp_path: Path) -> None:
     a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
     await a.store.call(cut_off)
     await import_thread(b, read_export((await export_thread(a, "maze", {})).content), cwd=str(tmp_path))

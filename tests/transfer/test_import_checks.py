@@ -209,7 +209,7 @@ def _archive(dumps: list[dict[str, Any]], table: str, change: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("content", [b"[]", b'{"threads": []}', b'{"threads": [{}]}', b'{"threads": 1}', b"null"])
-async def test_history_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+async def test_invalid_history_is_refused(tmp_path: Path, content: bytes) -> None:
     engine = engine_on(tmp_path / "a.db")
     about = {"schema": 1, "redacted": False, "thread": {"name": "t"}}
     with pytest.raises(UsageError):
@@ -222,7 +222,7 @@ async def test_history_that_is_none_is_refused(tmp_path: Path, content: bytes) -
     await engine.close()
 
 
-async def test_a_copy_has_a_prompt_that_was_never_sent_under_an_id_of_its_own(tmp_path: Path) -> None:
+async def test_a_copy_gives_a_prompt_that_was_never_sent_a_new_id(tmp_path: Path) -> None:
     engine = engine_on(tmp_path / "a.db")
 
     def waiting(store: Store) -> None:
@@ -239,7 +239,7 @@ async def test_a_copy_has_a_prompt_that_was_never_sent_under_an_id_of_its_own(tm
     await engine.close()
 
 
-async def test_an_archive_of_elsewhere_brings_no_rights_and_no_hidden_prompt_along_and_our_own_does(
+async def test_an_archive_from_elsewhere_has_no_permissions_and_no_hidden_prompt_but_our_own_has(
     tmp_path: Path,
 ) -> None:
     engine = engine_on(tmp_path / "a.db")
@@ -261,7 +261,7 @@ async def test_an_archive_of_elsewhere_brings_no_rights_and_no_hidden_prompt_alo
 
 
 @pytest.mark.parametrize("pair_id", ["a/../../../../pwn", "../x", ESCAPE, "", "a\nb"])
-def test_no_id_of_a_pair_leads_out_of_its_folder(tmp_path: Path, pair_id: str) -> None:
+def test_no_id_of_a_pair_names_a_file_outside_its_folder(tmp_path: Path, pair_id: str) -> None:
     path = pair_folder.path_of(str(tmp_path), pair_id)
     assert path.resolve().parent == tmp_path / ".clew" / "sessions" and path.name.isprintable()
     assert pair_folder.path_of(str(tmp_path), "2026-11-15-a").name == "session-2026-11-15-a.json"
@@ -270,9 +270,7 @@ def test_no_id_of_a_pair_leads_out_of_its_folder(tmp_path: Path, pair_id: str) -
 @pytest.mark.parametrize(
     ("table", "change"), [("pairs", {"instructor_thread_id": "of-b"}), ("pair_rounds", {"pair_id": "pair-of-b"})]
 )
-async def test_a_pair_reaches_for_no_thread_of_somebody_else(
-    tmp_path: Path, table: str, change: dict[str, Any]
-) -> None:
+async def test_a_pair_cannot_name_threads_of_others(tmp_path: Path, table: str, change: dict[str, Any]) -> None:
     """An import is refused; of an archive the threads come back, and no pair."""
     a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
     await a.store.call(fill_pair)
@@ -292,7 +290,7 @@ def deep(levels: int) -> str:
     return "[" * levels + "]" * levels
 
 
-def test_files_that_no_json_reader_likes_break_no_command(scripted: Stage) -> None:
+def test_deep_or_huge_json_in_archives_breaks_no_command(scripted: Stage) -> None:
     assert clew(scripted, "ask", "-t", "t", "one").code == 0
     assert clew(scripted, "threads", "archive", "t").code == 0
     folder = scripted.clew_home / "archive"
@@ -345,7 +343,7 @@ def at_once(where: Path | str, works: list[Callable[[Store], object]]) -> list[o
     return results
 
 
-def test_of_several_that_bring_a_session_in_at_once_one_gets_it(where: Path | str) -> None:
+def test_of_several_concurrent_imports_of_a_session_one_gets_it(where: Path | str) -> None:
     def restored(number: int) -> Callable[[Store], object]:
         thread = a_thread(f"thread-{number}", f"maze-{number}")
         pin = a_pin(f"pin-{number}", thread_id=thread.id, session_id=SessionId("s-1"), state=PinState.GOOD)
@@ -398,7 +396,7 @@ async def test_however_often_a_thread_is_copied_its_session_stays_its_own(script
         assert resumable == [1, 0, 0]
 
 
-async def test_a_model_that_a_session_file_made_up_is_not_taken(scripted: Stage) -> None:
+async def test_an_unsafe_model_name_in_a_session_file_is_ignored(scripted: Stage) -> None:
     begun = clew(scripted, "ask", "-t", "t", "one")
     assert begun.code == 0
     [file] = scripted.session_files()
@@ -416,7 +414,7 @@ async def test_a_model_that_a_session_file_made_up_is_not_taken(scripted: Stage)
         assert {turn.model for turn in await thread.turns()} == {None}
 
 
-async def test_thread_that_came_of_nothing_is_nobodys_replay(scripted: Stage) -> None:
+async def test_thread_without_a_source_is_not_a_replay(scripted: Stage) -> None:
     """Rows of an older Clew's import may say so."""
     async with scripted.open() as client:
         await ask(await client.thread("t", cwd=scripted.work), "one")

@@ -72,7 +72,7 @@ def test_secret_is_blanked_and_counted(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", IN_PLACE)
-def test_secret_is_blanked_where_it_stands(kind: str) -> None:
+def test_secret_is_blanked_in_its_place(kind: str) -> None:
     whole, secret = IN_PLACE[kind]
     text, count = redact(f"before\n{whole}\nafter")
     assert secret not in text
@@ -91,7 +91,7 @@ def test_redacting_again_changes_nothing() -> None:
     assert redact(once) == (once, 0)
 
 
-def test_known_values_go_whatever_they_look_like() -> None:
+def test_known_values_are_blanked_whatever_they_look_like() -> None:
     assert redact("it is: correct-horse-battery!", ["correct-horse-battery"]) == ("it is: [redacted: value]!", 1)
 
 
@@ -142,13 +142,13 @@ def secrets_in(environ: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", SECRET_OF_THE_ENVIRONMENT)
-def test_environment_tells_what_is_secret_by_name(name: str) -> None:
+def test_secrets_of_the_environment_are_recognised_by_name(name: str) -> None:
     value = SECRET_OF_THE_ENVIRONMENT[name]
     assert secrets_in({name: value, **NO_SECRET}) == {value: name}
 
 
 @pytest.mark.parametrize("name", NO_SECRET)
-def test_what_is_no_secret_of_the_environment_raises_no_alarm(name: str) -> None:
+def test_harmless_values_of_the_environment_are_not_secrets(name: str) -> None:
     assert secrets_in({name: NO_SECRET[name]}) == {}
 
 

@@ -99,7 +99,7 @@ def test_states_say_which_side_has_what(a: Stage, b: Stage, url: str) -> None:
 
 
 @pytest.mark.rest
-def test_update_keeps_what_is_this_machines_and_archives_what_it_replaces(a: Stage, b: Stage, url: str) -> None:
+def test_update_keeps_local_values_and_archives_what_it_replaces(a: Stage, b: Stage, url: str) -> None:
     moved(a, "push", url, "t")
     home = b.folder / "shop"
     home.mkdir()
@@ -142,7 +142,7 @@ async def test_bytes_sent_grow_with_the_turn_and_not_with_the_session(a: Stage, 
 
 
 @pytest.mark.rest
-def test_conflict_is_said_and_nothing_is_overwritten(a: Stage, b: Stage, url: str) -> None:
+def test_conflict_is_reported_and_nothing_is_overwritten(a: Stage, b: Stage, url: str) -> None:
     moved(a, "push", url, "t")
     moved(b, "pull", url, "t")
     said(a, "asked on a")
@@ -179,7 +179,7 @@ class Overtaken(ObjectStore):
 
 @pytest.mark.rest
 @pytest.mark.parametrize("kind", ["file", "s3"])
-async def test_of_two_who_push_at_once_one_is_told(
+async def test_of_two_concurrent_pushes_one_is_a_conflict(
     a: Stage, b: Stage, url: str, kind: str, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if kind == "s3":
@@ -232,9 +232,7 @@ asyncio.run(main())
 @pytest.mark.parametrize(
     "where", ["clew-remote after", "pieces/ after", "manifests/ before", "manifests/ after"], ids=lambda where: where
 )
-async def test_push_that_is_killed_leaves_a_remote_that_the_next_one_goes_on_with(
-    a: Stage, b: Stage, url: str, where: str
-) -> None:
+async def test_the_next_push_continues_after_one_that_was_killed(a: Stage, b: Stage, url: str, where: str) -> None:
     await said_at_length(a, "x" * 200_000)
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, url, *where.split()],
@@ -260,7 +258,7 @@ async def test_push_that_is_killed_leaves_a_remote_that_the_next_one_goes_on_wit
 
 
 @pytest.mark.rest
-def test_encrypted_remote_tells_nothing_and_opens_with_its_passphrase_alone(a: Stage, b: Stage, url: str) -> None:
+def test_encrypted_remote_reveals_nothing_and_needs_its_passphrase(a: Stage, b: Stage, url: str) -> None:
     assert moved(a, "push", url, "t", "--encrypt", **PASSPHRASE) == "pushed"
     thread_id = clew(a, "threads", "list", "--json").json[0]["id"]
     for path, content in objects(url).items():
@@ -300,7 +298,7 @@ async def test_recipients_alone_open_it(a: Stage, b: Stage, url: str, tmp_path: 
 
 
 @pytest.mark.rest
-def test_files_are_their_owners_and_no_secret_of_the_environment_is_in_them(a: Stage, b: Stage, url: str) -> None:
+def test_files_are_private_and_contain_no_secret_of_the_environment(a: Stage, b: Stage, url: str) -> None:
     planted = {"PLANTED_API_KEY": "planted-0123456789-of-a-vendor", "AWS_SECRET_ACCESS_KEY": "planted-of-a-bucket"}
     old = os.umask(0)
     try:
@@ -325,7 +323,7 @@ def test_files_are_their_owners_and_no_secret_of_the_environment_is_in_them(a: S
 
 
 @pytest.mark.rest
-def test_thread_with_a_run_under_way_is_not_pushed_and_not_replaced(a: Stage, b: Stage, url: str) -> None:
+def test_thread_with_a_run_in_progress_is_not_pushed_and_not_replaced(a: Stage, b: Stage, url: str) -> None:
     moved(a, "push", url, "t")
     moved(b, "pull", url, "t")
     said(a, "second question")
@@ -347,7 +345,7 @@ def test_thread_with_a_run_under_way_is_not_pushed_and_not_replaced(a: Stage, b:
 
 
 @pytest.mark.rest
-def test_addresses_and_stores_that_cannot_be_used_are_one_line(a: Stage, s3: S3Server, url: str) -> None:
+def test_unusable_addresses_and_stores_are_reported_in_one_line(a: Stage, s3: S3Server, url: str) -> None:
     bucket = s3.new_bucket()
     for wrong, code, environ in [
         ("ftp://host/x", 2, {}),
@@ -371,7 +369,7 @@ def test_addresses_and_stores_that_cannot_be_used_are_one_line(a: Stage, s3: S3S
 
 
 @pytest.mark.rest
-async def test_both_threads_of_a_pair_go_together(a: Stage, b: Stage, url: str) -> None:
+async def test_both_threads_of_a_pair_are_pushed_together(a: Stage, b: Stage, url: str) -> None:
     couple = Couple(a, rounds=1)
     async with a.open() as client:
         state = await carried_out(client, a, name="duo")

@@ -25,7 +25,7 @@ from transfer.remotes import OPEN, PASSPHRASE, folder_of, is_one_line, moved, ob
 
 
 @pytest.mark.rest
-async def test_damage_is_one_line_and_nothing_is_stored(a: Stage, b: Stage, url: str) -> None:
+async def test_damage_is_reported_in_one_line_and_nothing_is_stored(a: Stage, b: Stage, url: str) -> None:
     moved(a, "push", url, "t")
     folder, good = folder_of(url), objects(url)
     [manifest] = [path for path in good if path.startswith("manifests/")]
@@ -86,7 +86,7 @@ async def test_damage_is_one_line_and_nothing_is_stored(a: Stage, b: Stage, url:
     assert moved(b, "pull", url, "t") == "new", "the control"
 
 
-def test_pull_that_is_given_a_key_takes_nothing_in_the_clear(a: Stage, b: Stage, url: str, tmp_path: Path) -> None:
+def test_pull_with_a_key_refuses_an_unencrypted_remote(a: Stage, b: Stage, url: str, tmp_path: Path) -> None:
     moved(a, "push", url, "t")
     key = tmp_path / "key"
     key.write_text(f"{pyrage.x25519.Identity.generate()}\n")
@@ -120,7 +120,7 @@ async def test_remote_that_is_no_longer_encrypted_is_refused_where_it_was_used_b
         assert await synced(theirs, "push", url, keys) == "pushed", "the control"
 
 
-async def test_rows_of_another_thread_take_no_threads_place(a: Stage, b: Stage, url: str) -> None:
+async def test_rows_of_another_thread_are_refused(a: Stage, b: Stage, url: str) -> None:
     async with a.open() as ours, b.open() as client:
         ids = {"t": (await ours.find("t")).record.id}
         other = await ours.thread("other", cwd=a.work)
@@ -195,7 +195,7 @@ def test_manifest_with_absurd_counts_is_damaged(change: dict[str, Any]) -> None:
         read_manifest(json.dumps(good | change).encode())
 
 
-async def test_folder_of_a_remote_is_read_without_waiting_and_left_by_no_link(
+async def test_remote_folder_is_read_without_waiting_and_without_following_links(
     a: Stage, b: Stage, url: str, tmp_path: Path
 ) -> None:
     moved(a, "push", url, "t")
@@ -263,7 +263,7 @@ async def test_remote_that_is_older_than_what_was_pushed_before_is_merely_behind
         assert (manifest.number, "third question" in rows, "fifth question" in rows) == (3, True, True)
 
 
-async def test_what_came_back_older_knows_nothing_of_what_was_here_before(a: Stage, url: str) -> None:
+async def test_a_thread_pulled_from_an_older_remote_conflicts_with_the_newer_one(a: Stage, url: str) -> None:
     later = f"{url}-later"
     async with a.open() as ours:
         await synced(ours, "push", url)

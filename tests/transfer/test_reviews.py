@@ -14,7 +14,7 @@ from clew.testing.store_contract.samples import a_thread
 SECRETS = {"SHOWN_TOKEN": "shown-8f3a-9b2c-7d1e", "FILED_TOKEN": "filed-1c2d-3e4f-5a6b"}
 
 
-async def test_a_secret_in_what_was_reviewed_does_not_leave_unnoticed(scripted: Stage) -> None:
+async def test_a_secret_in_reviewed_files_stops_the_export(scripted: Stage) -> None:
     def make(store: Store) -> None:
         store.threads.create(a_thread("thread-1", "reviewed", kind="review"))
         store.reviews.create(a_review(), DAY)

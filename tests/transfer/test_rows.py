@@ -43,7 +43,7 @@ def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
 
 
 @pytest.mark.process
-async def test_everything_a_thread_has_arrives_at_rest(tmp_path: Path, elsewhere: Path | str) -> None:
+async def test_everything_in_a_thread_is_imported_and_nothing_runs(tmp_path: Path, elsewhere: Path | str) -> None:
     a, b = engine_on(tmp_path / "a.db"), engine_on(elsewhere)
     await a.store.call(fill)
     sent = (await export_thread(a, "maze", {})).content
@@ -113,7 +113,7 @@ async def test_copies_in_one_store_have_numbers_and_names_of_their_own(tmp_path:
 
 
 @pytest.mark.process
-async def test_hook_rows_of_a_thread_that_is_no_hooks_are_left_out(tmp_path: Path) -> None:
+async def test_hook_rows_of_other_threads_are_left_out(tmp_path: Path) -> None:
     """Or a file could put itself in the way of a forge's next event."""
     a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
     await a.store.call(lambda store: fill(store, "chat"))
@@ -123,7 +123,7 @@ async def test_hook_rows_of_a_thread_that_is_no_hooks_are_left_out(tmp_path: Pat
         await engine.close()
 
 
-def test_a_pull_leaves_what_a_hook_tells_a_fresh_session_here_as_it_is_and_vouches_for_no_tools() -> None:
+def test_a_pull_keeps_a_hooks_full_prompt_and_does_not_vouch_for_tools() -> None:
     """The events are theirs, so nothing says that what they tell of ran here."""
     here = {
         "jobs": [{"id": "job-1", "prompt": "ours", "full_prompt": "the whole skill"}],
@@ -149,7 +149,9 @@ _STEPS = st.lists(
 @pytest.mark.rest
 @given(_STEPS)
 @settings(max_examples=15, deadline=None)
-def test_random_histories_go_round(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]]) -> None:
+def test_random_histories_survive_a_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, int]]
+) -> None:
     folder = tmp_path_factory.mktemp(f"n{next(_numbers)}")
 
     def script(store: Store) -> None:

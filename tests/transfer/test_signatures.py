@@ -69,7 +69,7 @@ async def fetched(
 
 
 @pytest.mark.parametrize("closed", [False, True], ids=["plain", "encrypted"])
-async def test_what_one_who_may_has_signed_is_pulled(
+async def test_a_thread_with_an_accepted_signature_is_pulled(
     machines: list[Stage], url: str, keys: Path, mine: Signer, closed: bool
 ) -> None:
     key = pyrage.x25519.Identity.generate()
@@ -100,7 +100,7 @@ async def refused(client: Client, url: str, public: Path) -> str:
     return caught.value.message.replace(url, "URL")
 
 
-async def test_what_is_not_signed_or_by_somebody_else_is_refused(
+async def test_threads_without_an_accepted_signature_are_refused(
     machines: list[Stage], url: str, keys: Path, mine: Signer
 ) -> None:
     async with machines[0].open() as a, machines[1].open() as b:
@@ -114,7 +114,7 @@ async def test_what_is_not_signed_or_by_somebody_else_is_refused(
         assert (await fetched(b, url, keys / "mine.pub")).state == "new"
 
 
-async def test_nothing_can_be_changed_or_put_elsewhere(
+async def test_no_signed_object_can_be_changed_or_moved(
     machines: list[Stage], url: str, keys: Path, mine: Signer, tmp_path: Path
 ) -> None:
     async with machines[0].open() as a, machines[1].open() as b:
@@ -163,7 +163,7 @@ async def test_nothing_can_be_changed_or_put_elsewhere(
         assert await refused(b, url, keys / "mine.pub") == "The remote is damaged: a chunk is not what was pushed."
 
 
-async def test_an_older_push_takes_no_newer_ones_place(
+async def test_an_older_push_does_not_replace_a_newer_one(
     machines: list[Stage], url: str, keys: Path, mine: Signer
 ) -> None:
     """A signature does not tell that there is nothing newer; what was pulled here does."""
@@ -178,7 +178,7 @@ async def test_an_older_push_takes_no_newer_ones_place(
 
 
 @pytest.mark.process
-def test_what_cannot_sign_or_verify_is_one_line(keys: Path, tmp_path: Path) -> None:
+def test_unusable_keys_are_reported_in_one_line(keys: Path, tmp_path: Path) -> None:
     def fails(make: object, *args: object) -> str:
         with pytest.raises(UsageError) as caught:
             make(*args)  # type: ignore[operator]
@@ -208,7 +208,9 @@ def test_what_cannot_sign_or_verify_is_one_line(keys: Path, tmp_path: Path) -> N
         ("!alice@example.org", None),
     ],
 )
-def test_who_signed_is_a_name_and_no_exception_to_one(keys: Path, mine: Signer, names: str, said: str | None) -> None:
+def test_the_signer_is_a_name_and_not_an_exception_pattern(
+    keys: Path, mine: Signer, names: str, said: str | None
+) -> None:
     trusted = signers((f"{names} {(keys / 'mine.pub').read_text().strip()}",), os.environ)
     signature = sign(mine, FOR_A_FILE, b"content")
     if said is not None:
@@ -225,7 +227,7 @@ def file(a: Stage, keys: Path) -> Path:
     return a.work / "t.clew"
 
 
-def test_an_import_heeds_the_signers_of_the_flag_and_of_the_settings(file: Path, b: Stage, keys: Path) -> None:
+def test_an_import_uses_the_signers_of_the_option_and_of_the_settings(file: Path, b: Stage, keys: Path) -> None:
     mine, other = ({"CLEW_REMOTE_SIGNERS": str(keys / f"{name}.pub")} for name in ("mine", "other"))
     for flags, setting in (((), other), (("--signers", keys / "other.pub"), {})):
         refused = clew(b, "threads", "import", file, *flags, **setting)
@@ -243,7 +245,7 @@ def test_an_import_heeds_the_signers_of_the_flag_and_of_the_settings(file: Path,
     assert clew(b, "threads", "import", file, "--dry-run").code == 0
 
 
-def test_what_is_no_signature_is_said_and_no_pipe_is_waited_for(file: Path, b: Stage, keys: Path) -> None:
+def test_an_invalid_signature_is_refused_and_a_pipe_is_not_waited_for(file: Path, b: Stage, keys: Path) -> None:
     signature, trusted = file.with_name("t.clew.sig"), ("--signers", keys / "mine.pub")
     signature.write_bytes(b"")
     refused = clew(b, "threads", "import", file, *trusted)

@@ -113,7 +113,7 @@ async def test_export_of_an_import_holds_the_same(tmp_path: Path, api: ModelApi)
             assert (await ask(thread, "five")).session_resumed
 
 
-async def test_prompt_that_was_cut_off_is_settled_from_the_file_that_came_along(tmp_path: Path, api: ModelApi) -> None:
+async def test_interrupted_prompt_is_settled_from_the_imported_file(tmp_path: Path, api: ModelApi) -> None:
     voice = TokenModel(api)
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
@@ -131,7 +131,7 @@ async def test_prompt_that_was_cut_off_is_settled_from_the_file_that_came_along(
             assert voice.shown == expected(history, prompt)
 
 
-async def test_session_that_went_on_in_the_plain_cli_stays_behind(tmp_path: Path, api: ModelApi) -> None:
+async def test_session_that_was_continued_in_the_plain_cli_is_not_exported(tmp_path: Path, api: ModelApi) -> None:
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
             first = await ask(await client.thread("t", cwd=a.work), "one")
@@ -148,7 +148,7 @@ async def test_session_that_went_on_in_the_plain_cli_stays_behind(tmp_path: Path
         assert not list(b.home.glob(f".claude/projects/*/{first.session_id}.jsonl"))
 
 
-async def test_another_file_of_the_session_is_never_written_over(tmp_path: Path, api: ModelApi) -> None:
+async def test_another_file_of_the_session_is_never_overwritten(tmp_path: Path, api: ModelApi) -> None:
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
             await ask(await client.thread("t", cwd=a.work), "one")
@@ -166,7 +166,7 @@ async def test_another_file_of_the_session_is_never_written_over(tmp_path: Path,
         assert (reply.session_resumed, reply.reason) == (False, "no_pin")
 
 
-async def test_session_whose_file_does_not_bear_it_out_is_not_resumed(tmp_path: Path, api: ModelApi) -> None:
+async def test_session_that_its_file_does_not_confirm_is_not_resumed(tmp_path: Path, api: ModelApi) -> None:
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
             await ask(await client.thread("t", cwd=a.work), "one")
@@ -229,7 +229,7 @@ async def test_copy_under_new_ids_resumes_when_its_session_is_free(tmp_path: Pat
             assert voice.shown == expected(history, prompt)
 
 
-async def test_thread_with_a_run_under_way_is_not_exported(tmp_path: Path, api: ModelApi) -> None:
+async def test_thread_with_a_run_in_progress_is_not_exported(tmp_path: Path, api: ModelApi) -> None:
     with make_stage("scripted", tmp_path, api) as stage:
         async with stage.open() as client:
             run = await (await client.thread("t", cwd=stage.work)).ask("!hang text words")
@@ -253,7 +253,7 @@ class Slow(Claude):
         return super().read_session(path, since)
 
 
-async def test_nobody_waits_for_an_export_and_it_is_of_one_moment(tmp_path: Path, api: ModelApi) -> None:
+async def test_an_export_blocks_nobody_and_is_consistent(tmp_path: Path, api: ModelApi) -> None:
     slow = Slow()
     with make_stage("scripted", tmp_path, api) as stage:
         async with stage.open() as client, stage.open(adapters=[slow]) as other:
@@ -272,7 +272,7 @@ async def test_nobody_waits_for_an_export_and_it_is_of_one_moment(tmp_path: Path
     assert b"two" in session
 
 
-async def test_machine_without_the_agent_takes_the_history(tmp_path: Path, api: ModelApi) -> None:
+async def test_machine_without_the_agent_imports_the_history(tmp_path: Path, api: ModelApi) -> None:
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
             await ask(await client.thread("t", cwd=a.work), "one")
@@ -283,7 +283,7 @@ async def test_machine_without_the_agent_takes_the_history(tmp_path: Path, api: 
             assert [turn.text for turn in await (await client.find("t")).turns()] == ["one", "ack: one"]
 
 
-async def test_import_allows_no_more_than_the_one_who_imports(tmp_path: Path, api: ModelApi) -> None:
+async def test_import_gives_no_more_permissions_than_the_user_allows(tmp_path: Path, api: ModelApi) -> None:
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
             await ask(await client.thread("t", cwd=a.work, permissions="all", trust="project"), "one")
@@ -294,7 +294,7 @@ async def test_import_allows_no_more_than_the_one_who_imports(tmp_path: Path, ap
         assert came.sessions[0].resumable
 
 
-async def test_nothing_is_left_of_an_import_that_fails(tmp_path: Path, api: ModelApi) -> None:
+async def test_failed_import_leaves_nothing(tmp_path: Path, api: ModelApi) -> None:
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
             await ask(await client.thread("t", cwd=a.work), "one")
@@ -313,7 +313,7 @@ async def test_nothing_is_left_of_an_import_that_fails(tmp_path: Path, api: Mode
             await imported(b, pack(about, {**file.parts, HISTORY: as_json(history)}))
 
 
-async def test_session_files_are_for_their_owner_alone(tmp_path: Path, api: ModelApi) -> None:
+async def test_session_files_are_private(tmp_path: Path, api: ModelApi) -> None:
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
             await ask(await client.thread("t", cwd=a.work), "one")
@@ -330,7 +330,7 @@ async def test_session_files_are_for_their_owner_alone(tmp_path: Path, api: Mode
 
 
 @pytest.mark.rest
-async def test_nothing_of_the_old_thread_beyond_a_fork_leaves_with_it(tmp_path: Path, api: ModelApi) -> None:
+async def test_an_exported_fork_has_nothing_of_the_old_thread_after_it(tmp_path: Path, api: ModelApi) -> None:
     """A session that began with a transcript holds one prompt, whatever is in it: it cannot be cut."""
     voice = TokenModel(api)
     with two_machines(tmp_path, api, codex=True) as [a, b]:
@@ -368,7 +368,7 @@ async def test_nothing_of_the_old_thread_beyond_a_fork_leaves_with_it(tmp_path: 
 
 
 @pytest.mark.real
-async def test_copy_that_a_fork_goes_on_in_holds_nothing_beyond_it(tmp_path: Path, api: ModelApi) -> None:
+async def test_copy_in_which_a_fork_continues_ends_with_the_fork(tmp_path: Path, api: ModelApi) -> None:
     with make_stage("real", tmp_path, api) as stage:
         async with stage.open() as client:
             old = await client.thread("t", cwd=stage.work)
