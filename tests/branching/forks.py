@@ -1,4 +1,4 @@
-"""A thread and its forks, each turn held against what the model was shown."""
+"""Threads and forks for tests: each turn is compared with what the model was shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from clew.testing.truth import TokenModel, expected
 
 
 async def true_turn(thread: Thread, voice: TokenModel, words: str = "", **options: object) -> Reply:
-    """One turn, and what the model was shown: each turn that stands exactly once, and nothing else."""
+    """Asks one turn, and checks that the model was shown each visible turn once, and nothing else."""
     history, prompt = await thread.turns(), voice.prompt(words)
     reply = await (await thread.ask(prompt, **options)).reply()  # type: ignore[arg-type]
     assert reply.status == "answered", reply.error

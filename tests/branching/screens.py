@@ -1,4 +1,4 @@
-"""A command on a terminal of some width: what a person sees of it."""
+"""Runs a command on a terminal of a given width, and returns what a user sees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clew.testing.stage import MODEL, Stage
 
 
 def on_terminal(stage: Stage, *args: str, columns: int = 80) -> tuple[int, str]:
-    """The exit code, and all that was written to the terminal."""
+    """Returns the exit code, and everything that was written to the terminal."""
     master, slave = pty.openpty()
     process = forkserver.start(
         args,
@@ -26,7 +26,7 @@ def on_terminal(stage: Stage, *args: str, columns: int = 80) -> tuple[int, str]:
     )
     os.close(slave)
     seen = b""
-    with contextlib.suppress(OSError):  # how Linux says that nobody is at the other end any more
+    with contextlib.suppress(OSError):  # Linux reports so that the other end is closed
         while piece := os.read(master, 65_536):
             seen += piece
     os.close(master)
@@ -34,7 +34,7 @@ def on_terminal(stage: Stage, *args: str, columns: int = 80) -> tuple[int, str]:
 
 
 async def rows_of(client: Client, *names: str) -> list[Any]:
-    """All rows of these threads, to see that nothing touches them."""
+    """All rows of these threads, to check that nothing changes them."""
     return await client.engine.store.call(
         lambda store: [store.threads.dump(store.threads.require(name).id) for name in names]
     )

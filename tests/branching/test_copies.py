@@ -1,4 +1,4 @@
-"""Copies of sessions that were cut off while they were made, and those that lean on another session's file."""
+"""Copies of sessions that were interrupted while they were made, and copies that need the file of another session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clew threads diff`: turns and file changes of two threads side by side."""
+"""`clew threads diff`: compares the turns and the file changes of two threads."""
 
 from __future__ import annotations
 

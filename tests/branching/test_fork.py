@@ -1,4 +1,4 @@
-"""Forks: what the model is shown in the new thread and afterwards in the old one, which stays as it is."""
+"""Forks: what the model is shown in the new thread, and afterwards in the old one, which does not change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from clew.testing.store_contract.samples import a_thread, a_turn
 from clew.testing.truth import TokenModel, expected, tokens
 from clew.wiring.engine import runtime_context
 from conftest import make_stage
-from transfer.machines import clew, go_on_without_clew, two_machines
+from transfer.machines import clew, continue_without_clew, two_machines
 
 
 class TestClaude:
@@ -145,7 +145,7 @@ class TestClaude:
             partial = (await old.turns())[-1]
             assert partial.partial and "two" in partial.text
             before, _ = await forked(client, new="before")
-            await true_turn(old, voice)  # the old session is told what it lacks of its own answer
+            await true_turn(old, voice)  # the old session is sent the part of its own answer that it lacks
             for at in (2, 3):
                 copy, _ = await forked(client, at_round=at)
                 assert (await true_turn(copy, voice)).session_resumed
@@ -238,7 +238,7 @@ class TestClaude:
                 session.unlink()
             elif damage == "reject":
                 scripted.fault({"do": "reject", "on": "resume"})
-            else:  # somebody took the second answer back in the plain CLI, and went on from the first
+            else:  # somebody rewound to the first answer in the plain CLI, and continued from there
                 first = (await old.turns())[1].message_id
                 line = {"type": "user", "uuid": "x", "parentUuid": first, "message": {"content": "f1z"}}
                 session.write_bytes(session.read_bytes() + json.dumps(line).encode() + b"\n")
@@ -254,7 +254,7 @@ class TestClaude:
         async with scripted.open() as client:
             old = await client.thread("t", cwd=scripted.work)
             await rounds(old, voice, 2)
-            go_on_without_clew(scripted, scripted.session_files()[0].stem, voice.outside_prompt())
+            continue_without_clew(scripted, scripted.session_files()[0].stem, voice.outside_prompt())
             copy, _ = await forked(client)
             assert (await true_turn(copy, voice)).session_resumed
 
@@ -319,7 +319,7 @@ class TestCodex:
 
 
 async def in_store(where: Path | str, fill: Callable[[Store], object], *args: object, **options: object) -> Forked:
-    """A fork without an agent."""
+    """Forks a thread of a store, without an agent."""
     engine = Engine(open_store(where), {}, EngineSettings(), runtime_context({}))
     await engine.store.call(fill)
     try:

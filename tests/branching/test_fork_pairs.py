@@ -1,4 +1,4 @@
-"""Forks of pairs: both threads, up to a round, and a pair that goes on by itself."""
+"""Forks of pairs: both threads up to a round, as a pair that continues independently."""
 
 from __future__ import annotations
 

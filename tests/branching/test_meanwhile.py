@@ -1,4 +1,4 @@
-"""While a fork or a merge reads what is large, others write; and what they change in its threads is not missed."""
+"""Writes during a fork or a merge: they do not wait for it, and changes to its threads are noticed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Work = Callable[[Client], Awaitable[Any]]
 
 
 class Slow(Claude):
-    """What its sessions hold and what its tools wrote takes long to read, until it may end."""
+    """An adapter whose sessions and edits take long to read, until it is released."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Slow(Claude):
 
 
 class Restless(Claude):
-    """Whenever something of it is read, something happens."""
+    """An adapter that triggers a change whenever something is read."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Restless(Claude):
 
 @asynccontextmanager
 async def reading(stage: Stage, work: Work, **flags: str) -> AsyncIterator[tuple[asyncio.Task[Any], Client]]:
-    """`work` is under way, and reads for as long as this lasts; the client that does it."""
+    """Runs `work`, which keeps reading while the context is open. Yields its client."""
     slow = Slow()
     async with stage.open(adapters=[slow], **flags) as client:
         working = asyncio.ensure_future(work(client))
@@ -108,7 +108,7 @@ async def test_other_writers_do_not_wait_for_a_fork_or_a_merge(
         async with reading(scripted, work, **flags) as (working, itself):
             await third.change(name="renamed")
             assert (await ask(third, "not kept waiting")).status == "answered"
-            if work is forking:  # nor in its own process, a daemon's for one
+            if work is forking:  # also not in its own process, such as a daemon
                 assert (await itself.find("renamed")).record.id == third.record.id
         await working
         assert (await texts(await client.find("new")))[0].endswith("write t")
@@ -137,7 +137,7 @@ async def test_a_session_that_was_deleted_before_the_fork_is_stored_is_not_borro
         first = scripted.session_files()[0].stem
         scripted.fault({"do": "reject", "on": "resume"})
         async with reading(scripted, lambda client: fork(client.engine, "t", "new", at_round=1)) as (working, _):
-            assert (await true_turn(old, voice)).reason == "rejected"  # the turns of the fork stay as they were
+            assert (await true_turn(old, voice)).reason == "rejected"  # the turns of the fork do not change
         scripted.fault()
         await working
         pins = await client.engine.store.call(lambda store: store.pins.of_thread(working.result().threads[0].id))

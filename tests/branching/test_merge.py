@@ -1,4 +1,4 @@
-"""`clew threads merge`: one thread with both histories, each turn's origin told, and a brief."""
+"""`clew threads merge`: one thread with both histories, the thread of each turn, and a summary."""
 
 from __future__ import annotations
 

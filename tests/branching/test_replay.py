@@ -1,4 +1,4 @@
-"""`clew threads replay`: the prompts of a thread asked of another model, in a thread of its own."""
+"""`clew threads replay`: asks the prompts of a thread again, with another model, in a new thread."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def thread_of(client: Client, stage: Stage, *prompts: str) -> None:
 
 
 class Differs:
-    """Answers by model; fails or hangs at the prompt `two` of the other one, once."""
+    """Answers differently for each model; at the prompt `two` the other model fails or hangs, once."""
 
     def __init__(self, api: ModelApi, trouble: Reply | None = None) -> None:
         self.trouble = trouble

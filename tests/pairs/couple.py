@@ -1,4 +1,4 @@
-"""A pair on a stage: an instructor and a worker who say what a test wants, and a driver that can die at any point."""
+"""Scripted pairs for tests: the answers of instructor and worker, and a driver that can be killed at any point."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def order(instruction: str, *, go_on: bool = True, **more: Any) -> str:
 
 
 def is_instructor(request: Request) -> bool:
-    """By its rubric, which stands in the first prompt of a session, or in a later one when it has changed."""
+    """Recognised by its rubric, which is in the first prompt of a session, or in a later one if it has changed."""
     return any("You lead the work on a task" in text for _, text in request.shown_texts())
 
 
 class Couple:
-    """The instructor gives so many orders, one for each report that it has seen, and then says that all is done.
+    """The instructor gives `rounds` orders, one after each report, and then says that the task is done.
 
-    Whatever either says bears a token of its own, so that what the model was shown can be held against the threads.
-    `orders` and `reports` stand in for the next answers, `busy` for the report on the order of that number.
+    Every answer contains a unique token, so that what the model was shown can be compared with the threads. `orders`
+    and `reports` replace the next answers; `busy` replaces the report on the order of that number.
     """
 
     def __init__(self, stage: Stage, rounds: int = 3) -> None:
@@ -83,11 +83,11 @@ class Couple:
         return [token for _, text in self.requests[part][-1].shown_texts() for token in tokens(text)]
 
     def prompt(self, part: PairPart) -> str:
-        """The newest user text that it was shown."""
+        """The newest user text that the part was shown."""
         return [text for role, text in self.requests[part][-1].shown_texts() if role == "user"][-1]
 
     async def check_shown(self, client: Client, pair: Pair) -> None:
-        """Each was shown all that stands in its thread, in order, each exactly once; the last turn is its answer."""
+        """Each part was shown every turn of its thread once, in order, except the last turn, which is its answer."""
         for part in PairPart:
             said = [token for text in (await turns(client, pair, part))[:-1] for token in tokens(text)]
             assert self.shown(part) == said, part
@@ -119,13 +119,13 @@ async def turns(client: Client, pair: Pair, part: PairPart) -> list[str]:
 
 
 def die(stage: Stage, point: str, passing: int, *args: str) -> None:
-    """`clew pair …` in a process that is killed when that point is passed for the nth time."""
+    """Runs `clew pair …` in a process that is killed when it passes that point for the nth time."""
     done = run(stage, *args, CLEW_DIE_AT=f"{point}:{passing}")
     assert done.returncode == -signal.SIGKILL, done.stderr.decode()
 
 
 def run(stage: Stage, *args: str, given: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
-    """`given` is on its stdin."""
+    """`given` is its stdin."""
     environ = {**stage.environ, "CLEW_MODEL": MODEL, **environ}
     return forkserver.run(
         "pair", *args, script=DRIVER, env=environ, cwd=stage.work, input=given, timeout=100, text=False
@@ -134,39 +134,33 @@ def run(stage: Stage, *args: str, given: bytes = b"", **environ: str) -> subproc
 
 @contextlib.contextmanager
 def begun(stage: Stage, *args: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`clew pair …` in the background; it is over when this is."""
-    with over_at_last(forkserver.start(["pair", *args], script=DRIVER, **options(stage, **environ))) as process:
+    """Runs `clew pair …` in the background, and ends it with the context."""
+    with ended_with_context(forkserver.start(["pair", *args], script=DRIVER, **options(stage, **environ))) as process:
         yield process
 
 
 @contextlib.contextmanager
 def started(stage: Stage, command: list[str], **environ: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Any program."""
+    """Runs any program in the background, and ends it with the context."""
     process = subprocess.Popen(command, preexec_fn=forkserver.restore_sigint, **options(stage, **environ))
-    with over_at_last(process):
+    with ended_with_context(process):
         yield process
 
 
 def options(stage: Stage, **environ: str) -> dict[str, Any]:
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    # Unbuffered: what `readline` had read beyond its line, `communicate` would not find.
+    # Unbuffered: else `communicate` would miss what `readline` had read beyond its line.
     return {"env": {**stage.environ, "CLEW_MODEL": MODEL, **environ}, "cwd": stage.work, "bufsize": 0, **pipes}
 
 
 @contextlib.contextmanager
-def over_at_last(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def ended_with_context(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
         if process.poll() is None:
             process.kill()
         process.communicate()
-
-
-def _heed_signals() -> None:
-    """Whoever started the tests may have had them ignored."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def files_under(*folders: Path) -> Iterable[Path]:

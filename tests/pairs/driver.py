@@ -1,4 +1,4 @@
-"""`clew` that dies as by kill -9 at a named point, when it is passed for the nth time: CLEW_DIE_AT=POINT:N."""
+"""`clew` that kills itself (SIGKILL) when it passes a named point for the nth time: CLEW_DIE_AT=POINT:N."""
 
 from __future__ import annotations
 

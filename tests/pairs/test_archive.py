@@ -1,4 +1,4 @@
-"""Pairs that are put away, brought back and copied: both threads, under every name that a user knows."""
+"""Pairs that are archived, restored and copied: both threads, by every name that a user knows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from clew.testing.store_contract.pairs import a_pair
 from clew.testing.store_contract.samples import a_thread
 from pairs.couple import Couple, carried_out
 
-# A thread that is deleted leaves a promise open, which only the commit looks at.
+# Deleting a thread violates a deferred constraint, which only the commit checks.
 COMMIT_FAILS = """
 CREATE TABLE promised (id TEXT PRIMARY KEY);
 CREATE TABLE promises (id TEXT REFERENCES promised (id) DEFERRABLE INITIALLY DEFERRED);
@@ -82,7 +82,7 @@ async def test_current_json_points_at_the_latest_remaining_file(scripted: Stage,
         first = await carried_out(client, scripted, name="first")
         last = await carried_out(client, scripted, name="last")
         current = path_of(last.pair.cwd, last.pair.id).with_name("current.json")
-        if not as_link:  # as where there are no links
+        if not as_link:  # as on a file system without links
             current.unlink()
             current.write_text(json.dumps({"current": f"session-{last.pair.id}.json"}) + "\n")
         await client.archives.archive("last")

@@ -1,4 +1,4 @@
-"""A pair of the real Codex: both go on in their sessions, here and on another machine."""
+"""A pair of the real Codex: both parts resume their sessions, here and on another machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clew pair` as a user meets it: what is printed, what is listed, what is cleaned up, what is refused."""
+"""The command `clew pair`: what it prints, lists, cleans up and refuses."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_on_a_terminal_a_status_line_says_who_is_working(scripted: Stage) -> Non
             while piece := os.read(master, 65_536):
                 seen += piece
         except OSError:
-            pass  # how Linux says that nobody is at the other end any more
+            pass  # Linux reports so that the other end is closed
         finally:
             os.close(master)
     assert process.returncode == 0

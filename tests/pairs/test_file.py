@@ -1,4 +1,4 @@
-"""The state file: what is in it, who may read it, and going on from it elsewhere."""
+"""The state file: its content, who may read it, and how a pair continues from it elsewhere."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ async def test_only_the_owner_reads_the_file_git_ignores_it_and_it_contains_no_s
     scripted.work.chmod(0o755)
     folder(scripted).mkdir(parents=True)
     for each in (folder(scripted), folder(scripted).parent):
-        each.chmod(0o777)  # as a repository may bring them along
+        each.chmod(0o777)  # as in a repository that contains them
     (scripted.work / "elsewhere").write_text("# nothing\n")
-    (folder(scripted) / ".gitignore").symlink_to("../../elsewhere")  # git follows none
+    (folder(scripted) / ".gitignore").symlink_to("../../elsewhere")  # git does not follow it
     done = run(scripted, TASK, MY_API_KEY=SECRET, OTHER_TOKEN="planted-token-987654")
     assert done.returncode == 0, done.stderr.decode()
     files = [path for path in folder(scripted).iterdir() if not path.is_symlink()]
@@ -192,7 +192,7 @@ async def test_another_machine_continues_in_the_middle_of_the_workers_turn(scrip
             ]
             runs = await other.runs(limit=20)
             assert sorted(run.session_resumed for run in runs) == [False] * 2 + [True] * (len(runs) - 2)
-        # And back: the first machine is told what it lacks.
+        # And back: the first machine gets what it lacks.
         back = folder(elsewhere) / f"session-{first.pair.id}.json"
         again = await bring_in(client, scripted, back)
         assert "was continued elsewhere" in again.warnings[0]

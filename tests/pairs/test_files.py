@@ -1,4 +1,4 @@
-"""What a pair remembers of the files: enough to tell that somebody changed them, and nothing that stands in them."""
+"""What a pair stores about files: enough to notice that somebody changed them, and none of their contents."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_large_files_are_compared_by_time_and_not_read(tmp_path: Path) -> 
     folder = tree(tmp_path)
     for number in range(40):
         with (folder / f"large-{number}").open("wb") as file:
-            file.truncate(MAX_HASHED_BYTES + 1 if number else 10**12)  # more than anybody reads in that time
+            file.truncate(MAX_HASHED_BYTES + 1 if number else 10**12)  # more than can be read in that time
     before = kept(await scanned(folder))
     assert {each.digest for each in before.files.values()} == {None}
     assert (await scanned(folder, before)).changed == ()
@@ -177,7 +177,7 @@ async def test_a_changed_file_is_reported_once(scripted: Stage) -> None:
 
 
 async def test_a_stop_during_the_scan_keeps_the_message(scripted: Stage, tmp_path: Path) -> None:
-    """A git that hangs stands in for a tree that takes long."""
+    """A git that hangs simulates a work tree that takes long to scan."""
     folder = tree(scripted.work)
     Couple(scripted, rounds=1)
     async with scripted.open() as client:

@@ -1,4 +1,4 @@
-"""kill -9 in every phase of a round: nothing is lost, nothing is shown twice, no work that is done is done again."""
+"""kill -9 in every phase of a round: nothing is lost, nothing is shown twice, and no finished work is repeated."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from clew.testing.model.scripts import Hang, ToolUse
 from clew.testing.stage import Stage
 from pairs.couple import CONTINUE, TASK, Couple, die, resumed, turns
 
-Points = Sequence[tuple[str, int]]  # and how often each is passed before somebody dies there
-# Nothing here asks, or calls a tool.
+Points = Sequence[tuple[str, int]]  # each with how often it is passed before the process is killed there
+# No agent asks a question or calls a tool in these tests.
 QUIET = [point for point in POINTS if point not in ("tool_started", "question_asked")]
-SECOND_ROUND = {PairPart.INSTRUCTOR: 3, PairPart.WORKER: 4}  # a run of each passes every point once
+SECOND_ROUND = {PairPart.INSTRUCTOR: 3, PairPart.WORKER: 4}  # each part's run passes every point once
 
 
 async def dies_on_and_on(stage: Stage, part: PairPart, points: Points, couple: Couple) -> list[str]:
-    """At one point after the other, first in that part's phase.
+    """Is killed at one point after the other, first in that part's phase.
 
-    From where the agent's words are whole on the disk, a phase counts as done, so that the next one dies there.
+    Once the agent's answer is complete on disk, a phase counts as done, so the next kill hits the next phase.
     """
     for place, (point, passing) in enumerate(points):
         die(stage, point, passing, "--resume" if place else TASK)
@@ -67,7 +67,7 @@ async def test_killed_while_the_worker_runs_a_tool(scripted: Stage) -> None:
 
 @pytest.mark.real
 async def test_killed_at_some_points_with_the_real_cli(real: Stage) -> None:
-    """Before the agent, while it speaks, and when its words are whole but not put down."""
+    """Before the agent starts, while it answers, and when its answer is complete but not recorded."""
     points = [("decided", 2), ("session_started", 1), ("outcome_known", 1)]
     assert (await dies_on_and_on(real, PairPart.WORKER, points, Couple(real, 2)))[-1].startswith("report-2")
 
@@ -77,5 +77,5 @@ async def test_killed_in_both_phases_with_the_real_cli(real: Stage) -> None:
     couple = Couple(real, rounds=1)
     couple.busy[1] = Hang("text", "I am at it.")
     worker = await dies_on_and_on(real, PairPart.WORKER, [("text_streamed", 2), ("prompt_sent", 2)], couple)
-    said = [text for text in worker if text != "I am at it."]  # it may not have been on disk yet
+    said = [text for text in worker if text != "I am at it."]  # this text may not have been on disk yet
     assert [text.split()[0] for text in said] == ["order-1", CONTINUE.split()[0], "report-1"]

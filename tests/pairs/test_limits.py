@@ -1,4 +1,4 @@
-"""The account's usage limit: a pair waits until it resets and continues just there, or stops when it is told so."""
+"""The account's usage limit: a pair waits until it resets and then continues, or stops if the option says so."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_both_parts_continue_in_their_sessions_when_the_limit_has_reset(st
 
 @pytest.mark.parametrize("stopped", [True, False])
 async def test_a_pair_that_must_not_wait_stops_and_says_why(scripted: Stage, stopped: bool) -> None:
-    """It was told not to wait; or somebody stops it while it waits."""
+    """The option says not to wait; or the user stops the pair while it waits."""
     scripted.account = SUBSCRIPTION
     Couple(scripted).orders.append(usage_limit(time.time() + 3600))
     new = NewPair(TASK, str(scripted.work), "claude", instructor_model=MODEL, worker_model=MODEL)

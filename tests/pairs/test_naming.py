@@ -1,4 +1,4 @@
-"""A pair gets another name: its own, those of its threads and the one in its state file, or none of them."""
+"""Renaming a pair: the pair, its threads and the name in its state file change together, or not at all."""
 
 from __future__ import annotations
 

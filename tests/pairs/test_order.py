@@ -1,4 +1,4 @@
-"""An instructor's answer, out of whatever a model writes around it."""
+"""The instructor's answer is found in the text that a model writes around it."""
 
 from __future__ import annotations
 

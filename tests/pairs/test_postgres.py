@@ -1,4 +1,4 @@
-"""A pair in PostgreSQL, from its first round to its archive and back."""
+"""A pair in PostgreSQL: run, archived and restored."""
 
 from __future__ import annotations
 

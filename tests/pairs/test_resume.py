@@ -1,4 +1,4 @@
-"""Going on: what is said, more rounds, other models, files that somebody changed, and answers that do not fit."""
+"""Resuming a pair: messages, more rounds, other models, files that somebody changed, and invalid answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rounds: an order, a report, the next order, each in its own session, shown what is new alone."""
+"""Rounds: an order, a report, the next order. Each part has its own session, and is shown only what is new."""
 
 from __future__ import annotations
 

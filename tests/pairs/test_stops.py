@@ -1,4 +1,4 @@
-"""Ctrl-C, a kill and a second process: a pair that is stopped goes on just there, and belongs to one process."""
+"""Ctrl-C, a kill and a second process: a stopped pair continues at the same point, and one process runs it."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ def test_sigint_stops_it_in_the_background_of_a_script_too(real: Stage) -> None:
 
 
 def test_a_stop_while_a_pair_is_being_stored_reports_its_name(scripted: Stage) -> None:
-    """The store is held by another one, so that the stop comes before the pair is in it."""
+    """Another process locks the store, so that the stop comes before the pair is stored."""
     Couple(scripted, rounds=1)
-    assert run(scripted, "--list-sessions").returncode == 0  # there is a store
+    assert run(scripted, "--list-sessions").returncode == 0  # creates the store
     other = sqlite3.connect(scripted.clew_home / "clew.db", isolation_level=None)
     with contextlib.closing(other), begun(scripted, TASK, "--name", "build") as process:
         other.execute("BEGIN IMMEDIATE")
@@ -113,7 +113,7 @@ def test_a_stop_while_a_pair_is_being_stored_reports_its_name(scripted: Stage) -
 
 
 def _wait_until_it_listens(pid: int) -> None:
-    """Until that process has a hand on SIGHUP, which Python itself leaves alone."""
+    """Waits until that process handles SIGHUP, which Python itself does not."""
     until = time.monotonic() + WAIT_S
     while time.monotonic() < until:
         caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)

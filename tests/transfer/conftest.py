@@ -1,4 +1,4 @@
-"""Two machines: other homes and directories, one model."""
+"""Two machines, with different homes and directories, and one model."""
 
 from __future__ import annotations
 

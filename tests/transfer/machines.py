@@ -1,4 +1,4 @@
-"""Two machines: each with a home, a directory and a store of its own."""
+"""Two machines for tests: each has its own home, directory and store."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ async def imported(stage: Stage, content: bytes, **options: object) -> ImportRes
         return await import_thread(client.engine, read_export(content), cwd=cwd, **options)  # type: ignore[arg-type]
 
 
-def go_on_without_clew(stage: Stage, session_id: str, prompt: str) -> None:
-    """Somebody uses the plain Claude CLI, the scripted one or the real one."""
+def continue_without_clew(stage: Stage, session_id: str, prompt: str) -> None:
+    """Continues a session in the plain Claude CLI, scripted or real."""
     line = json.dumps({"type": "user", "message": {"role": "user", "content": prompt}})
     flags = ["--output-format", "stream-json", "--input-format", "stream-json", "--verbose", "--model", MODEL]
     subprocess.run(
@@ -73,7 +73,7 @@ class Done:
 
 
 def clew(stage: Stage, *args: str | Path, cwd: Path | None = None, **environ: str) -> Done:
-    """The command line, in a process of its own."""
+    """Runs the command line in its own process."""
     given = {**stage.environ, "CLEW_MODEL": MODEL, **environ}
     done = forkserver.run(*map(str, args), env=given, cwd=cwd or stage.work)
     return Done(done.returncode, done.stdout, done.stderr)

@@ -1,4 +1,4 @@
-"""What tests of remotes have in common: how to push and pull, and what lies there then."""
+"""What tests of remotes share: push, pull, and the objects at a remote."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def said_at_length(stage: Stage, *prompts: str) -> None:
 
 
 def moved(stage: Stage, way: str, *args: str, **environ: str) -> str:
-    """What became of the one thread."""
+    """Pushes or pulls one thread, and returns its state."""
     done = clew(stage, "threads", way, *args, "--json", **environ)
     assert done.code == 0, done.err
     [thread] = done.json["threads"]
@@ -50,7 +50,7 @@ def is_one_line(done: Done, code: int = 2) -> bool:
 
 
 async def synced(client: Client, way: str, url: str, keys: RemoteKeys = OPEN) -> str:
-    """What becomes of t, in this process."""
+    """Pushes or pulls the thread t in this process, and returns its state."""
     remote = await open_remote(ObjectStore(url), keys, to_push=way == "push")
     if way == "push":
         return str((await push(client.engine, remote, "t", {})).state)

@@ -1,4 +1,4 @@
-"""Stores with all that a thread can have."""
+"""Stores with everything that a thread can have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def engine_on(where: Path | str) -> Engine:
 
 
 def fill(store: Store, kind: str = "hook") -> None:
-    """All that a thread can have."""
+    """Stores a thread with everything that it can have."""
     store.threads.create(a_thread(kind=kind, standing=ODD[3]))
     for number, text in enumerate(ODD):
         store.turns.add("thread-1", a_turn(f"turn-{number}", text, (Role.USER, Role.ASSISTANT)[number % 2]))

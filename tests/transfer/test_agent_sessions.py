@@ -1,4 +1,4 @@
-"""`clew sessions`: what was begun in the plain CLIs, listed and adopted."""
+"""`clew sessions`: lists and adopts sessions that were started in the plain CLIs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from clew.testing.stage import CODEX_MODEL, MODEL, Stage
 from clew.testing.store_contract.pairs import a_pair
 from clew.testing.truth import TokenModel, expected, tokens
 from conftest import make_stage
-from transfer.machines import ask, clew, go_on_without_clew, two_machines
+from transfer.machines import ask, clew, continue_without_clew, two_machines
 
 
 def begin_claude(stage: Stage, prompt: str, *resume: str) -> None:
@@ -96,7 +96,7 @@ async def test_sessions_of_both_clis_become_threads_and_stay_usable_there(tmp_pa
 async def continues_in_two_threads(
     stage: Stage, client: Client, voice: TokenModel, old: Thread, session_id: str
 ) -> None:
-    """Adopted once more, the session is a thread's that has all of it; the thread that had it works on its own."""
+    """Adopts the session again: the new thread has all of it, and the old thread continues without it."""
     kept = await old.turns()
     [done] = clew(stage, "sessions", "adopt", session_id, "--json").json
     assert (done["adopted"], done["turns"]) == (True, 6)
@@ -120,7 +120,7 @@ async def test_session_that_a_thread_owns_is_listed_with_the_thread(scripted: St
     skipped = clew(scripted, "sessions", "adopt", listed["id"])
     assert (skipped.code, skipped.out) == (0, "")
     assert "mine has it already" in skipped.err
-    go_on_without_clew(scripted, listed["id"], "in between")
+    continue_without_clew(scripted, listed["id"], "in between")
     told = clew(scripted, "threads", "show", "mine").err + clew(scripted, "threads", "show", "mine").out
     asked = clew(scripted, "ask", "-t", "mine", "second question")
     for said in (told, asked.err):
@@ -129,17 +129,17 @@ async def test_session_that_a_thread_owns_is_listed_with_the_thread(scripted: St
     assert "session_diverged" in {run["reason"] for run in clew(scripted, "runs", "list", "--json").json}
 
 
-class TestWentOnOutside:
-    """A session that a thread of ours has, and in which somebody went on without Clew."""
+class TestContinuedOutside:
+    """A session that a thread owns, and that somebody continued without Clew."""
 
     async def test_two_threads_can_never_both_resume_it(self, scripted: Stage) -> None:
-        """However many have it: its thread, a fork that borrows it, and whoever adopts it at the same time."""
+        """However many use it: its thread, a fork that borrows it, and concurrent adoptions."""
         voice = TokenModel(scripted.api)
         async with scripted.open() as client:
             mine = await client.thread("mine", cwd=scripted.work)
             reply = await ask(mine, voice.prompt())
             await client.fork("mine", "fork")
-            go_on_without_clew(scripted, str(reply.session_id), voice.outside_prompt())
+            continue_without_clew(scripted, str(reply.session_id), voice.outside_prompt())
             sessions = AgentSessions(client.engine)
             session = await sessions.find(str(reply.session_id))
             done = await asyncio.gather(*(sessions.adopt(session) for _ in range(3)))
@@ -168,7 +168,7 @@ class TestWentOnOutside:
         async with scripted.open() as client:
             mine = await client.thread("mine", cwd=scripted.work)
             session_id = str((await ask(mine, voice.prompt())).session_id)
-            go_on_without_clew(scripted, session_id, voice.outside_prompt())
+            continue_without_clew(scripted, session_id, voice.outside_prompt())
             run = await mine.ask(voice.prompt("slowly"))
             async for event in run:
                 if isinstance(event, TextStreamed):
@@ -192,7 +192,7 @@ class TestWentOnOutside:
             sessions = AgentSessions(client.engine)
             left = await sessions.adopt(await sessions.find(session_id))
             assert (left.thread, left.why) == (None, "mine has it already")
-            go_on_without_clew(scripted, session_id, voice.outside_prompt())
+            continue_without_clew(scripted, session_id, voice.outside_prompt())
             taken = await sessions.adopt(await sessions.find(session_id), dry_run=True)
             assert taken.thread is not None and taken.turns >= 5
 
@@ -289,7 +289,7 @@ def test_thousands_of_sessions_are_listed_without_being_read(scripted: Stage) ->
     for number in range(3000):
         plant(scripted, str(uuid.UUID(int=number)), content, folder=f"-p{number % 50}", age_s=10 + number)
     huge = plant(scripted, str(uuid.uuid4()), content)
-    os.truncate(huge, 20_000_000_000)  # far more than fits: nobody can have read it whole
+    os.truncate(huge, 20_000_000_000)  # far more than fits into memory, so it cannot have been read whole
     shown = clew(scripted, "sessions", "list")
     assert shown.out.count("\n") == 51
     assert "20.0 GB" in shown.out.splitlines()[1]

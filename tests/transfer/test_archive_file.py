@@ -1,4 +1,4 @@
-"""The file of an archive: whole, or not there."""
+"""The file of an archive is complete, or does not exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clew.testing.store_contract.samples import a_thread
 
 @contextmanager
 def little_room(size_bytes: int) -> Iterator[None]:
-    """No file of this process may grow larger."""
+    """Limits the size of files that this process writes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
     try:

@@ -19,7 +19,7 @@ WITH_ID = {name for name, table in TABLES.items() if table.has_id}
 BELONGS_TO = {(name, column): owner for name, table in TABLES.items() for column, owner in table.belongs_to.items()}
 MAY_NAME = {(name, column): owner for name, table in TABLES.items() for column, owner in table.may_name.items()}
 KINDS = {"TEXT", "BIGINT", "SMALLINT", "DOUBLE PRECISION"}
-INDEX_OF_WORDS = "turn_words"  # the database's own: each has another
+INDEX_OF_WORDS = "turn_words"  # each database has its own
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`clew threads export` and `import`, as a user meets them."""
+"""The commands `clew threads export` and `import`."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_secret_in_a_prompt_stops_the_export(a: Stage, name: str, value: str, sa
 
 
 def test_secret_that_is_not_in_the_environment_stops_the_export(a: Stage) -> None:
-    """It was read out of a file, by a tool: it stands in the run's events, and in no turn's text."""
+    """A tool read it from a file: it is in the run's events, but in no turn's text."""
     key = "ghp_" + "x1Y2z3" * 6
     (a.work / ".env").write_text(f"DEPLOY={key}\n")
     read = '!tool Read {"file_path": "' + str(a.work / ".env") + '"}'

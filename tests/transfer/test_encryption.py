@@ -1,4 +1,4 @@
-"""Opening what age has sealed with a passphrase."""
+"""Decrypting what age has encrypted with a passphrase."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clew.errors import UsageError
 from clew.hosts.transfer import encryption
 
 SEALED = encryption.encrypt_with("correct horse", b"content")
-# As age says it of work that would take longer than it waits for.
+# The error of age for work that would take longer than it allows.
 BUSY = "Excessive work parameter for passphrase.\nDecryption would take around \u206832\u2069 seconds."
 
 

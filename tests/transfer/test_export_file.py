@@ -1,4 +1,4 @@
-"""The container: the same bytes for the same parts, and nothing but what Clew writes is read."""
+"""The container: the same parts give the same bytes, and only what Clew writes is read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WHOLE = pack(ABOUT, PARTS)
 
 
 def made_of(*members: tuple[str, bytes], **changes: Any) -> bytes:
-    """A zip with a manifest that fits its members, unless `changes` say otherwise."""
+    """A zip with a manifest that matches its members, unless `changes` say otherwise."""
     import hashlib
 
     listed = [

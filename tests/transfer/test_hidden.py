@@ -1,4 +1,4 @@
-"""Sessions from elsewhere with words that the thread does not show: no model is ever shown them."""
+"""Imported sessions with text that the thread does not show: no model is ever shown it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Change = Callable[[list[Line]], list[Line]]
 
 
 def forged(content: bytes, change: Change, rows: Callable[[Rows, Rows], None] = lambda history, state: None) -> bytes:
-    """The export, its session file and its rows changed, under a manifest that fits."""
+    """The export with a changed session file and changed rows, and a manifest that matches."""
     file = unpack(content)
     parts = dict(file.parts)
     [part] = [name for name in parts if name.startswith("sessions/")]
@@ -49,7 +49,7 @@ def forged(content: bytes, change: Change, rows: Callable[[Rows, Rows], None] = 
 
 
 def after_the_first(lines: list[Line], new: Line) -> list[Line]:
-    """A line more in the chain, behind the first of a conversation's."""
+    """Inserts a line into the chain, after the first line of the conversation."""
     place = next(n for n, line in enumerate(lines) if line.get("uuid"))
     first = lines[place]
     extra = {**first, "uuid": "00000000-0000-4000-8000-00000000000f", "parentUuid": first["uuid"], **new}
@@ -153,12 +153,12 @@ CODEX = {
     "compacted": compacted,
     "tool": codex_tool,
 }
-# Lines that are simply left behind; with every other one the file is not used, and that is said.
+# Lines that are simply dropped. With any other such line the file is not used, and the result says so.
 LEFT_BEHIND = {"note", "system prompt", "tool", "developer", "environment", "instructions", "originator"}
 
 
 async def check_each(tmp_path: Path, api: ModelApi, agent: str, hidden: dict[str, Change]) -> None:
-    """Each imported beside the others, and asked in one turn. The model's whole request is looked through."""
+    """Imports each beside the others, asks one turn, and searches the whole request to the model."""
     voice = TokenModel(api)
     with two_machines(tmp_path, api, "real", codex=agent == "codex") as [a, b]:
         async with a.open(agent=agent) as client:
@@ -197,7 +197,7 @@ async def test_codex_is_shown_no_hidden_line_of_an_imported_session(tmp_path: Pa
 
 
 def in_the_events(_: Rows, state: Rows) -> None:
-    """What `tool_result` adds to the session is told by the run's events, too."""
+    """The run's events have what `tool_result` adds to the session, too."""
     for row in state["events"]:
         if row["kind"] in (ToolStarted.kind, ToolFinished.kind):
             row["body"] |= {"tool_id": "toolu_x"}
@@ -207,7 +207,7 @@ def in_the_events(_: Rows, state: Rows) -> None:
 
 @pytest.mark.real
 async def test_claude_is_shown_no_output_of_a_tool_that_ran_elsewhere(tmp_path: Path, api: ModelApi) -> None:
-    """Neither the true ones nor those that somebody wrote into the file, into its events as well."""
+    """Neither real outputs nor outputs that were forged in the file and in its events."""
     voice = TokenModel(api)
     with two_machines(tmp_path, api, "real") as [a, b]:
         async with a.open() as client:
@@ -246,7 +246,7 @@ def in_a_job(_: Rows, state: Rows) -> None:
 
 
 def in_an_archived_turn(history: Rows, state: Rows) -> None:
-    """An answer that the session is said to have only begun."""
+    """An answer of which the session allegedly has only the beginning."""
     answer = history["turns"][1]
     history["turns"].append(
         answer | {"id": "gone", "position": 99, "text": HIDDEN, "archived_at": 1.0, "archived_why": "truncate"}
@@ -272,7 +272,7 @@ async def test_hidden_rows_do_not_confirm_a_line_of_a_session(
 
 
 def cut_off(store: Store) -> None:
-    """A job that had to go on once, and was cut off again."""
+    """A job that was continued once, and was interrupted again."""
     store.threads.create(a_thread())
     for number in (1, 2):
         store.turns.add("thread-1", a_turn(f"turn-{number}"))

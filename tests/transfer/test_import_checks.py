@@ -1,4 +1,4 @@
-"""Rows out of files that somebody else may have written: imports and archives refuse the same, and loudly."""
+"""Rows of files that somebody else may have written: imports and archives refuse the same rows, with an error."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def an_origin(**changes: Any) -> str:
     return json.dumps({"how": "replay", "of": [{"id": "x", "name": "y"}], "round": None} | changes)
 
 
-# Of the first row of a table: what makes no sense of it, or is more than it may be.
+# Changes of the first row of a table that make it invalid or too large.
 HOSTILE: list[tuple[str, dict[str, Any]]] = [
     ("review_rounds", {"diff": "not packed"}),
     ("review_rounds", {"files": packed(b"[]")}),
@@ -144,7 +144,7 @@ def _of_somebody_else(store: Store) -> None:
 
 
 def changed(file: Unpacked, table: str, change: dict[str, Any]) -> PortableThread:
-    """With a manifest that fits."""
+    """The export with changed rows, and a manifest that matches."""
     about = {key: file.manifest[key] for key in ("schema", "redacted", "thread")}
     parts = dict(file.parts)
     for part in (HISTORY, STATE):
@@ -202,7 +202,7 @@ def _dumps(store: Store, name: str) -> list[dict[str, Any]]:
 
 def _archive(dumps: list[dict[str, Any]], table: str, change: dict[str, Any]) -> dict[str, Any]:
     own, *others = json.loads(json.dumps(dumps))
-    for dump in (own, *others) if table.startswith("pair") else (own,):  # both dumps of a pair tell of it
+    for dump in (own, *others) if table.startswith("pair") else (own,):  # a pair is in both dumps
         row = dump["thread"] if table == "threads" else dump[table][0]
         row.update(change)
     return {**own, "companions": others}
@@ -271,7 +271,7 @@ def test_no_id_of_a_pair_names_a_file_outside_its_folder(tmp_path: Path, pair_id
     ("table", "change"), [("pairs", {"instructor_thread_id": "of-b"}), ("pair_rounds", {"pair_id": "pair-of-b"})]
 )
 async def test_a_pair_cannot_name_threads_of_others(tmp_path: Path, table: str, change: dict[str, Any]) -> None:
-    """An import is refused; of an archive the threads come back, and no pair."""
+    """An import is refused; an archive restores the threads, but no pair."""
     a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
     await a.store.call(fill_pair)
     await b.store.call(_of_somebody_else)
@@ -322,7 +322,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
 
 
 def at_once(where: Path | str, works: list[Callable[[Store], object]]) -> list[object]:
-    """Each in a thread with a connection of its own, all begun at the same moment."""
+    """Runs each in its own OS thread with its own connection, all started at the same moment."""
     barrier, results = threading.Barrier(len(works)), list[object]()
 
     def run(work: Callable[[Store], object]) -> None:
@@ -415,7 +415,7 @@ async def test_an_unsafe_model_name_in_a_session_file_is_ignored(scripted: Stage
 
 
 async def test_thread_without_a_source_is_not_a_replay(scripted: Stage) -> None:
-    """Rows of an older Clew's import may say so."""
+    """Rows that an older Clew imported may have no source."""
     async with scripted.open() as client:
         await ask(await client.thread("t", cwd=scripted.work), "one")
         made = a_thread("thread-9", "f", origin=Origin(OriginKind.REPLAY, ()))

@@ -1,4 +1,4 @@
-"""What looks like a secret is blanked; what does not is left alone. All of these are made up."""
+"""What looks like a secret is blanked, and other text is not changed. All secrets here are invented."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ def test_known_values_are_blanked_whatever_they_look_like() -> None:
 SECRET_OF_THE_ENVIRONMENT = {
     "OPENAI_API_KEY": "0123456789abcdef",
     "MY_PASSWORD": "a longer secret value",
-    "DB_PASSWORD": "hunter2345",  # a short one, but no word
+    "DB_PASSWORD": "hunter2345",  # short, but not a word
     "MYSQL_PWD": "n0t-a-place",
     "SMTP_PASS": "n0t-a-word",
     "GITHUB_PAT": "0123456789abcdef0",
-    "AWS_SECRET_ACCESS_KEY": "/Ab9+longbase64secret==",  # begins as a path does, and is none
+    "AWS_SECRET_ACCESS_KEY": "/Ab9+longbase64secret==",  # begins like a path, but is none
     "DOT_TOKEN": ".begins-with-a-dot-1",
     "WILD_PASSWORD": "~Tr0ub4dor&3",
     "HTTP_AUTHORIZATION": "Basic QWxhZGRpbjpvcGVu",
@@ -111,7 +111,7 @@ SECRET_OF_THE_ENVIRONMENT = {
 
 NO_SECRET = {
     "SHORT_TOKEN": "dummy12",
-    "POSTGRES_PASSWORD": "postgres",  # any word: half of all conversations would hold it
+    "POSTGRES_PASSWORD": "postgres",  # an ordinary word, which many conversations contain
     "MINIO_SECRET_KEY": "minioadmin",
     "APP_SECRET": "change-me",
     "MAX_TOKENS": "20261115",
@@ -182,5 +182,5 @@ def test_name_of_ordinary_words_gives_nothing_away() -> None:
     "piece", ["a" * 50, "a:", "http://a:", "secret", "key = ", "-----BEGIN PRIVATE KEY-----\n", "Bearer ", "eyJ", '"']
 )
 def test_a_long_text_is_read_to_its_end(piece: str) -> None:
-    """Less than a second; patterns that look at places twice would need 3 minutes or more, which this test may not."""
+    """Takes less than a second. Patterns that backtrack would need 3 minutes or more, and the test would time out."""
     redact(piece * (1_000_000 // len(piece)))

@@ -1,4 +1,4 @@
-"""`clew threads push` and `pull`: the same thread on two machines, by way of an object store or a shared folder."""
+"""`clew threads push` and `pull`: the same thread on two machines, through an object store or a shared folder."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_bytes_sent_grow_with_the_turn_and_not_with_the_session(a: Stage, 
     [second] = clew(a, "threads", "push", url, "t", "--json").json["threads"]
     assert second["state"] == "pushed"
     assert sum(map(len, objects(url).values())) - before == second["sent_bytes"], "what is said is what is there"
-    # What stood in the last pieces of rows and session goes again with the turn; nothing else does.
+    # The last chunks of the rows and of the session are sent again with the turn, and nothing else.
     assert second["sent_bytes"] < first["sent_bytes"] / 10
     assert second["sent_bytes"] < on_a_small_one["sent_bytes"] + 8 * MEAN_CHUNK_BYTES
     manifests = [len(content) for path, content in sorted(objects(url).items()) if path.startswith("manifests/")]
@@ -166,7 +166,7 @@ def test_conflict_is_reported_and_nothing_is_overwritten(a: Stage, b: Stage, url
 
 
 class Overtaken(ObjectStore):
-    """Somebody else does something in the last moment before a manifest is written."""
+    """Another client acts just before a manifest is written."""
 
     first: Callable[[], Awaitable[object]] | None = None
 

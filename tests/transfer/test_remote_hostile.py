@@ -1,4 +1,4 @@
-"""Remotes that were damaged, forged or put in another's place: one line, and nothing is stored."""
+"""Remotes that were damaged, forged or exchanged: the error is one line, and nothing is stored."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ async def test_remote_folder_is_read_without_waiting_and_without_following_links
 
 @pytest.mark.rest
 async def test_remote_that_is_older_than_what_was_pushed_before_is_merely_behind(a: Stage, b: Stage, url: str) -> None:
-    """A copy of it, or one that came back out of a backup."""
+    """A copy of the remote, or one that was restored from a backup."""
     copy = f"{url}-copy"
     async with a.open() as ours, b.open() as theirs:
         mine = await ours.find("t")
@@ -249,7 +249,7 @@ async def test_remote_that_is_older_than_what_was_pushed_before_is_merely_behind
         await ask(mine, "fourth question")
         assert [await synced(ours, "push", each) for each in (url, copy, url)] == ["pushed", "pushed", "unchanged"]
         await ask(await theirs.find("t"), "asked on b")
-        with pytest.raises(Conflict):  # what b has not seen
+        with pytest.raises(Conflict):  # b has not seen this push
             await synced(theirs, "push", copy)
         shutil.rmtree(folder_of(url))
         shutil.copytree(folder_of(copy), folder_of(url))

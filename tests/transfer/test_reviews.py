@@ -1,4 +1,4 @@
-"""What a reviewer was shown of the files goes along with the review, so secrets are looked for in it too."""
+"""An export contains the files that a reviewer was shown, so they are scanned for secrets, too."""
 
 from __future__ import annotations
 

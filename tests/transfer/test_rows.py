@@ -1,4 +1,4 @@
-"""Rows on their way out and in: every kind of thread, every odd text, both databases."""
+"""Exported and imported rows: every kind of thread, unusual texts, both databases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def travel(content: bytes, engine: Engine, cwd: Path, **options: Any) -> b
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def elsewhere(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    """Where another store is."""
+    """The address of another store."""
     if request.param == "sqlite":
         return tmp_path / "elsewhere.db"
     server = request.getfixturevalue("postgres")
@@ -114,7 +114,7 @@ async def test_copies_in_one_store_have_numbers_and_names_of_their_own(tmp_path:
 
 @pytest.mark.process
 async def test_hook_rows_of_other_threads_are_left_out(tmp_path: Path) -> None:
-    """Or a file could put itself in the way of a forge's next event."""
+    """Else a file could catch the next event of a forge."""
     a, b = engine_on(tmp_path / "a.db"), engine_on(tmp_path / "b.db")
     await a.store.call(lambda store: fill(store, "chat"))
     await import_thread(b, read_export((await export_thread(a, "maze", {})).content), cwd=str(tmp_path))
@@ -124,7 +124,7 @@ async def test_hook_rows_of_other_threads_are_left_out(tmp_path: Path) -> None:
 
 
 def test_a_pull_keeps_a_hooks_full_prompt_and_does_not_vouch_for_tools() -> None:
-    """The events are theirs, so nothing says that what they tell of ran here."""
+    """The events come from the other machine, so nothing proves that their tools ran here."""
     here = {
         "jobs": [{"id": "job-1", "prompt": "ours", "full_prompt": "the whole skill"}],
         "attempts": [{"id": "attempt-1", "pid": 7}],

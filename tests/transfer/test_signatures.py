@@ -1,4 +1,4 @@
-"""Signed remotes: what nobody signed who may is not pulled, whatever somebody did to it on the way."""
+"""Signed remotes and exports: only what an accepted signer has signed is used, however it was changed on the way."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_no_signed_object_can_be_changed_or_moved(
             digest = sha256(b"signature\0" + sha256(manifest).encode())
             return folder_of(url) / "signatures" / "id-t" / digest
 
-        # A manifest that somebody changed, under the signature that there is.
+        # A changed manifest, with the existing signature.
         path = restored() / "manifests" / "id-t" / "00000001"
         forged = json.dumps(json.loads(zlib.decompress(path.read_bytes())) | {"kind": "hook"}).encode()
         path.write_bytes(zlib.compress(forged))
@@ -142,7 +142,7 @@ async def test_no_signed_object_can_be_changed_or_moved(
         shutil.copy(first, place_of(forged))
         assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not match it."
 
-        # The signature of another thread, and rubbish.
+        # The signature of another thread, and an invalid one.
         restored()
         here = folder_of(url) / first.relative_to(good)
         here.write_bytes(second.read_bytes())
@@ -152,12 +152,12 @@ async def test_no_signed_object_can_be_changed_or_moved(
         here.write_bytes(b"rubbish")
         assert await refused(b, url, keys / "mine.pub") == "The remote is damaged: a signature is not what was pushed."
 
-        # All of it, in a remote of another's.
+        # Everything, copied into another remote.
         head = restored() / "clew-remote.json"
         head.write_text(json.dumps(json.loads(head.read_text()) | {"id": "0" * 32}))
         assert await refused(b, url, keys / "mine.pub") == "The signature of t at URL does not match it."
 
-        # A piece, under the manifest that was signed.
+        # A changed chunk, with the signed manifest.
         [piece, *_] = (restored() / "pieces" / "id-t").iterdir()
         piece.write_bytes(zlib.compress(b"something else"))
         assert await refused(b, url, keys / "mine.pub") == "The remote is damaged: a chunk is not what was pushed."
@@ -166,7 +166,7 @@ async def test_no_signed_object_can_be_changed_or_moved(
 async def test_an_older_push_does_not_replace_a_newer_one(
     machines: list[Stage], url: str, keys: Path, mine: Signer
 ) -> None:
-    """A signature does not tell that there is nothing newer; what was pulled here does."""
+    """A signature does not prove that there is nothing newer. What was pulled here before does."""
     async with machines[0].open() as a, machines[1].open() as b:
         for turn in ("one", "two"):
             await say(a, turn)
@@ -280,7 +280,7 @@ async def test_key_that_only_an_agent_holds_signs_by_its_public_half(
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.PIPE, text=True)
     try:
         assert agent.stdout is not None
-        agent.stdout.readline()  # it listens
+        agent.stdout.readline()  # the agent is listening
         environ = {**os.environ, "SSH_AUTH_SOCK": str(socket)}
         subprocess.run(["ssh-add", "-q", str(keys / "mine")], env=environ, check=True, capture_output=True)
         async with machines[0].open() as a, machines[1].open() as b:

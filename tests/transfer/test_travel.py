@@ -1,4 +1,4 @@
-"""A thread goes from machine A to machine B, and the next turn there resumes, or is fresh and says why."""
+"""A thread is exported from machine A to machine B. The next turn there resumes, or is fresh and says why."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from clew.testing.model.api import ModelApi
 from clew.testing.stage import CODEX_MODEL, MODEL
 from clew.testing.truth import TokenModel, expected, tokens
 from conftest import make_stage
-from transfer.machines import NOTHING, ask, exported, go_on_without_clew, imported, two_machines
+from transfer.machines import NOTHING, ask, continue_without_clew, exported, imported, two_machines
 
 
 @pytest.mark.real
@@ -54,7 +54,7 @@ async def test_real_agents_resume_on_another_machine_with_the_history_shown_once
 
 @pytest.mark.real
 async def test_second_agent_resumes_where_its_default_model_is_not_known(tmp_path: Path, api: ModelApi) -> None:
-    unnamed = {"agents.codex.model": None}  # as Codex's own settings say
+    unnamed = {"agents.codex.model": None}  # as in Codex's own settings
     with two_machines(tmp_path, api, codex=True) as [a, b]:
         async with a.open(**unnamed) as client:
             thread = await client.thread("t", cwd=a.work)
@@ -135,7 +135,7 @@ async def test_session_that_was_continued_in_the_plain_cli_is_not_exported(tmp_p
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
             first = await ask(await client.thread("t", cwd=a.work), "one")
-        go_on_without_clew(a, str(first.session_id), "in between")
+        continue_without_clew(a, str(first.session_id), "in between")
         made = await exported(a)
         [left] = made.sessions
         assert (left.included, "without Clew" in left.why) == (False, True)
@@ -210,7 +210,7 @@ async def test_second_import_is_a_copy_under_new_ids_and_leaves_the_first_its_se
 
 
 async def test_copy_under_new_ids_resumes_when_its_session_is_free(tmp_path: Path, api: ModelApi) -> None:
-    """Somebody has the ids, and nobody the session: what it absorbed is told by digests of the new ids."""
+    """The ids are taken, but the session is free: what it absorbed is identified by digests of the new ids."""
     voice = TokenModel(api)
     with two_machines(tmp_path, api) as [a, b]:
         async with a.open() as client:
@@ -241,7 +241,7 @@ async def test_thread_with_a_run_in_progress_is_not_exported(tmp_path: Path, api
 
 
 class Slow(Claude):
-    """Its session file takes long to read, the first time."""
+    """An adapter whose session file takes long to read, the first time."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -331,7 +331,7 @@ async def test_session_files_are_private(tmp_path: Path, api: ModelApi) -> None:
 
 @pytest.mark.rest
 async def test_an_exported_fork_has_nothing_of_the_old_thread_after_it(tmp_path: Path, api: ModelApi) -> None:
-    """A session that began with a transcript holds one prompt, whatever is in it: it cannot be cut."""
+    """A session that began with a transcript has only one prompt, so no copy of it can end earlier."""
     voice = TokenModel(api)
     with two_machines(tmp_path, api, codex=True) as [a, b]:
         async with a.open() as client:

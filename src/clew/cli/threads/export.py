@@ -22,7 +22,7 @@ from clew.errors import UsageError
 if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.hosts.transfer.export import ExportedThread
-    from clew.hosts.transfer.secret_scan import FoundSecret
+    from clew.hosts.transfer.secret_scan import LocatedSecret
 
 KEY_FILE_MAX_CHARS = 100_000
 VARIABLE = "CLEW_PASSPHRASE"
@@ -209,7 +209,7 @@ def _print(made: ExportedThread, path: Path, size: int, *, encrypted: bool, as_j
         note(f"with the session of {who}" if each.included else f"without the session of {who}: {each.why}")
 
 
-def note_secrets(secrets: Sequence[FoundSecret], what: str) -> None:
+def note_secrets(secrets: Sequence[LocatedSecret], what: str) -> None:
     for each in secrets:
         times = f", {each.count} times" if each.count > 1 else ""
         note(f"{what}: {harmless(each.kind)} ({harmless(each.where)}{times})")

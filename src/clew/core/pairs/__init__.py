@@ -1,1 +1,1 @@
-"""Pairs: an instructor and a worker, the state between rounds, and how a round is worded."""
+"""Pairs of an instructor and a worker: their records, and the prompts of their rounds."""

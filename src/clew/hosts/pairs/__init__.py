@@ -1,1 +1,1 @@
-"""Pairs: an instructor plans, a worker does, round by round."""
+"""Pairs: an instructor plans and a worker carries out, round by round."""

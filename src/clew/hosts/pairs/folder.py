@@ -1,7 +1,7 @@
-"""The folder of the state files of pairs: `.clew/sessions/` in the work directory. Only its owner can read it, and git
-ignores it.
+"""The folder of the state files of pairs: `.clew/sessions/` in the work directory.
 
-A repository may contain links of these names, to make Clew write elsewhere. So no link is followed.
+Only its owner can read it, and git ignores it. A repository may contain links of these names, to make Clew write
+elsewhere. So no link is followed.
 """
 
 from __future__ import annotations

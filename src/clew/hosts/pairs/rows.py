@@ -184,7 +184,7 @@ def resume(store: Store, pair: Pair, options: ResumeOptions, now: float, mark: s
         thinking=pair.thinking if options.thinking is None else options.thinking,
         last_round=last,
         message=_joined(pair.message, options.message),
-        asked_again=False,  # an invalid answer is asked for once more again
+        asked_again=False,  # so that an invalid answer is again asked for once more
         error=None,
         hint=None,
         error_code=None,

@@ -26,7 +26,7 @@ from clew.engine.sessions.transfer import ends_with
 from clew.engine.sessions.transfer import portable as portable_session
 from clew.errors import Busy, UsageError
 from clew.hosts.transfer.export_file import pack, parts_of, session_part
-from clew.hosts.transfer.secret_scan import FoundSecret, refuse_secrets, scan, session_name
+from clew.hosts.transfer.secret_scan import LocatedSecret, refuse_secrets, scan, session_name
 from clew.hosts.validation import check_idle
 from clew.store.rows.reviews import shown_in
 from clew.store.store import Store
@@ -57,7 +57,7 @@ class ExportedThread(Record):
     sessions: tuple[ExportedSession, ...]
     content: bytes
     redacted: int | None = None  # how many secrets were blanked; None: it is not redacted
-    secrets: tuple[FoundSecret, ...] = ()  # that were blanked, or that it contains
+    secrets: tuple[LocatedSecret, ...] = ()  # that were blanked, or that it contains
 
 
 class GroupMember(Record):

@@ -21,8 +21,8 @@ from clew.store.transfer.codec import Tables, as_json
 PLACES_SHOWN = 5  # of one kind; the rest is counted
 
 
-class FoundSecret(Record):
-    """What was found, without the secret itself."""
+class LocatedSecret(Record):
+    """The kind and the place of a secret that was found, without the secret itself."""
 
     kind: str  # "Anthropic API key", "value of MY_TOKEN"
     where: str  # "turn 3", "the session of claude"
@@ -32,7 +32,7 @@ class FoundSecret(Record):
 
 def scan(
     tables: Tables, parts: Mapping[str, bytes], environ: Mapping[str, str], *, doubtful: bool = False
-) -> tuple[FoundSecret, ...]:
+) -> tuple[LocatedSecret, ...]:
     """`parts` is the content besides the rows, by a name for the user."""
     values = _spelled(secret_values(environ.items(), os.path.lexists))
     places, found = _Places(tables), list[tuple[str, str, str | None]]()
@@ -44,7 +44,7 @@ def scan(
     for name, content in parts.items():
         text = content.decode("utf-8", "replace")
         found += [(each.kind, name, None) for each in find_secrets(text, values, doubtful=doubtful)]
-    return tuple(FoundSecret(*each, count=found.count(each)) for each in dict.fromkeys(found))
+    return tuple(LocatedSecret(*each, count=found.count(each)) for each in dict.fromkeys(found))
 
 
 def session_name(part: str) -> str:
@@ -52,7 +52,7 @@ def session_name(part: str) -> str:
     return f"the session of {part.split('/')[1]}"
 
 
-def refuse_secrets(whose: str, secrets: Sequence[FoundSecret], hint: str) -> None:
+def refuse_secrets(whose: str, secrets: Sequence[LocatedSecret], hint: str) -> None:
     """Raises SecretFound if there are any."""
     if not secrets:
         return
@@ -65,7 +65,7 @@ def refuse_secrets(whose: str, secrets: Sequence[FoundSecret], hint: str) -> Non
     raise SecretFound(f"{whose} holds {'; '.join(told)}: {places} in all.", hint=hint, secrets=as_objects(secrets))
 
 
-def as_objects(secrets: Iterable[FoundSecret]) -> list[dict[str, Any]]:
+def as_objects(secrets: Iterable[LocatedSecret]) -> list[dict[str, Any]]:
     """As JSON objects."""
     return [{"kind": each.kind, "where": each.where, "turn": each.turn_id, "count": each.count} for each in secrets]
 

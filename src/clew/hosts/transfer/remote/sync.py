@@ -32,7 +32,7 @@ from clew.hosts.transfer.imports import ImportResult, import_thread
 from clew.hosts.transfer.remote.base import NO_BASE, SyncBase, load_base, refuse_unencrypted, save_base, write_base
 from clew.hosts.transfer.remote.chunks import ROWS, Manifest, damaged, from_lines, pack_manifest, sha256, to_lines
 from clew.hosts.transfer.remote.remote import Progress, Remote, RemoteListing, Sent
-from clew.hosts.transfer.secret_scan import FoundSecret, refuse_secrets, scan, session_name
+from clew.hosts.transfer.secret_scan import LocatedSecret, refuse_secrets, scan, session_name
 from clew.hosts.transfer.signatures import Signer, Signers
 from clew.store.store import Store
 from clew.store.transfer.codec import PortableThread, Tables, merged, portable
@@ -59,7 +59,7 @@ class PushResult(Record):
     number: int | None  # of the manifest; None: the remote has none of this thread
     sent: Sent = Sent()
     new_bytes: int = 0  # to be sent, before they are compressed
-    secrets: tuple[FoundSecret, ...] = ()  # in the rows, and in the new parts of sessions
+    secrets: tuple[LocatedSecret, ...] = ()  # in the rows, and in the new parts of sessions
     signed: bool = False
 
 
