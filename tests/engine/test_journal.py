@@ -1,4 +1,4 @@
-"""The journal of a run, on a store that takes its time."""
+"""The journal of a run, on a slow store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clew.engine.journal import Journal
 
 
 class SlowStore:
-    """Takes a batch only when it is let go on."""
+    """Stores a batch only when the test allows it."""
 
     def __init__(self) -> None:
         self.taken: list[Event] = []
@@ -28,7 +28,7 @@ class SlowStore:
         self.taken += [event for _, _, event in events]
 
 
-async def test_what_comes_while_a_batch_is_written_is_stored_without_a_further_event() -> None:
+async def test_an_event_that_arrives_while_a_batch_is_written_is_stored_without_a_later_event() -> None:
     store = SlowStore()
     journal = Journal(store, RunId("r"), lambda: 0.0)  # type: ignore[arg-type]
     await journal.note(TextStreamed("first"))

@@ -1,4 +1,4 @@
-"""The thread that works for an event loop: in order, to the end, and never left behind."""
+"""The thread that works for an event loop: it makes calls in order, completes them, and ends with the process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def thread() -> Iterator[StoreThread]:
     found.end()
 
 
-async def test_calls_are_made_in_order_by_one_thread_and_bring_their_result_or_their_error(thread: StoreThread) -> None:
+async def test_one_thread_makes_the_calls_in_order_and_returns_results_or_errors(thread: StoreThread) -> None:
     assert await thread.run(lambda: threading.current_thread().name) == "t"
     order: list[int] = []
 
@@ -54,15 +54,15 @@ async def test_calls_are_made_in_order_by_one_thread_and_bring_their_result_or_t
     assert [n for n, each in enumerate(found) if isinstance(each, ZeroDivisionError)] == [0, 5, 10, 15]
 
 
-async def test_an_error_that_a_future_cannot_hold_is_told_all_the_same(thread: StoreThread) -> None:
-    """A StopIteration, of a `next` that finds nothing."""
+async def test_an_error_that_a_future_cannot_carry_is_still_reported(thread: StoreThread) -> None:
+    """A StopIteration, raised by `next` without a default."""
     async with asyncio.timeout(60):
         with pytest.raises(RuntimeError) as raised:
             await thread.run(lambda: next(iter(())))
     assert isinstance(raised.value.__cause__, StopIteration)
 
 
-async def test_cancelled_it_waits_for_the_end_of_the_work(thread: StoreThread) -> None:
+async def test_a_cancelled_call_waits_for_the_end_of_its_work(thread: StoreThread) -> None:
     begun, go_on, steps = threading.Event(), threading.Event(), []
 
     def work() -> None:
@@ -83,7 +83,7 @@ async def test_cancelled_it_waits_for_the_end_of_the_work(thread: StoreThread) -
     assert await thread.run(lambda: "well") == "well"
 
 
-async def test_after_its_end_it_takes_nothing_and_its_last_work_is_done() -> None:
+async def test_an_ended_thread_accepts_no_calls_and_has_done_its_last_work() -> None:
     thread, steps = StoreThread("t"), []
     waiting = [asyncio.create_task(thread.run(lambda n=n: steps.append(str(n)))) for n in range(3)]  # type: ignore[misc]
     await asyncio.sleep(0)
@@ -97,6 +97,6 @@ async def test_after_its_end_it_takes_nothing_and_its_last_work_is_done() -> Non
 
 
 @pytest.mark.process
-def test_a_process_that_leaves_it_behind_ends_and_what_was_under_way_is_done() -> None:
+def test_a_process_that_never_ends_the_thread_exits_after_the_pending_calls() -> None:
     done = subprocess.run([sys.executable, "-c", LEFT], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout.split()) == (0, ["leaving", "written"])

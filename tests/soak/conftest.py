@@ -1,4 +1,4 @@
-"""The daemon's fixture is the server tests' own."""
+"""The fixture of the daemon comes from the tests of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to an agent's session file, and to the disk that it is on."""
+"""Damage to an agent's session file, and to the disk that it is on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from clew.testing.stage import Stage
 from clew.testing.truth import tokens
 
-# Before the agent starts: a limit for what it may write (in blocks of 512 bytes), or a folder that it may only read.
+# Runs before the agent: limits the size of its files (in blocks of 512 bytes), or makes a folder read-only.
 HEAD = """\
 [ -f {limit} ] && ulimit -f "$(cat {limit})"
 [ -f {read_only} ] && exec unshare --mount sh -c \\
@@ -19,7 +19,7 @@ HEAD = """\
 
 
 class Disk:
-    """The disk under the agents' homes, as their launchers make it look."""
+    """The disk of the agents' homes, as their launchers simulate it."""
 
     def __init__(self, stage: Stage) -> None:
         self._limit = stage.folder / "limit"
@@ -32,7 +32,7 @@ class Disk:
             launcher.write_text("\n".join([*head, f"{words}{last}", ""]))
 
     def full_after(self, n_bytes: int) -> None:
-        """A file may grow to that size and no further: for a program as a disk that is full."""
+        """Limits the size of a file, which a program notices as a full disk."""
         self._limit.write_text(str(n_bytes // 512 + 1))
 
     def only_readable(self, folder: Path) -> None:
@@ -49,7 +49,7 @@ def lines_with_an_answer(path: Path) -> list[int]:
 
 
 def _changed(path: Path, dice: random.Random, change: Callable[[str, str], str | None]) -> None:
-    """One answer of those in the file, in every line that has it."""
+    """Changes one of the answers in the file, in every line that contains it."""
     lines = path.read_text(errors="replace").splitlines(keepends=True)
     answers = sorted({token for line in lines for token in tokens(line) if token.startswith("a")})
     if not answers:
@@ -68,7 +68,7 @@ def dropped(path: Path, dice: random.Random) -> None:
 
 
 def altered(path: Path, dice: random.Random) -> None:
-    """As long as it was."""
+    """An altered text of the same length."""
     _changed(path, dice, lambda line, token: line.replace(token, f"f{token[1:]}"))
 
 

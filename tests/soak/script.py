@@ -1,7 +1,7 @@
 """A random script of turns and faults. After every turn the oracle compares what the model was shown with the thread.
 
-Every prompt and every answer is a token of its own, so nothing that is missing, stale or shown twice goes unseen. A run
-is repeated with `CLEW_SOAK_SEED`; `CLEW_SOAK_SECONDS` makes it longer.
+Every prompt and every answer is a unique token, so everything that is missing, stale or shown twice is noticed. A run
+can be repeated with `CLEW_SOAK_SEED`; `CLEW_SOAK_SECONDS` makes it longer.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def new_seed() -> int:
 
 
 class Mismatch(AssertionError):
-    """The oracle's verdict, with all that is needed to see it again."""
+    """The oracle has found a difference. The message has everything that is needed to reproduce it."""
 
 
 class Script:
-    """On one thread. `agents`: those that take turns, each with its models; Claude is one of them."""
+    """A script for one thread. `agents` take turns, each with its models; Claude is one of them."""
 
     def __init__(self, stage: Stage, agents: dict[str, Sequence[str]], seed: int, store: str | None = None) -> None:
         self.stage = stage
@@ -58,7 +58,7 @@ class Script:
         return self.stage.open(environ=self.environ, adapters=[Other()] if "other" in self.agents else [])
 
     async def run(self, steps: Sequence[Callable[[Script], Awaitable[None]]], seconds: float = SECONDS) -> int:
-        """At least one of each, then at random until the time is over. Says how many turns were checked."""
+        """Runs each step at least once, then random steps until the time is over. Returns how many were checked."""
         until, turns = time.monotonic() + seconds, 0
         pending = self.dice.sample(list(steps), len(steps))
         while pending or time.monotonic() < until:
@@ -79,7 +79,7 @@ class Script:
         return await client.thread("t", cwd=self.stage.work)
 
     async def answered(self) -> None:
-        """A turn without any fault: it is answered at the first try, whatever came before."""
+        """A turn without a fault must be answered at the first try, whatever happened before."""
         status, error = await self.turn()
         assert status == "answered", f"a turn after the fault: {status}, {error}"
 
@@ -156,7 +156,7 @@ async def retry(script: Script) -> None:
 
 
 async def kill(script: Script) -> None:
-    """`kill -9` of the whole program at one of the named points of a turn."""
+    """`kill -9` of the whole program at one of the fault points of a turn."""
     point, prompt, before = script.dice.choice(list(POINTS)), script.voice.prompt("slowly"), script._requests
     async with script.open() as client:
         history = await (await script.thread(client)).turns()
@@ -174,7 +174,7 @@ async def harm_a_file(script: Script) -> None:
 
 
 async def fill_the_disk(script: Script) -> None:
-    """The session may grow a little more, or not at all, in the middle of a turn."""
+    """During a turn, the session's file may grow only a little more, or not at all."""
     path = script.newest_file()
     script.disk.full_after((path.stat().st_size if path else 0) + script.dice.choice([0, 600, 2000]))
     await script.turn()
@@ -192,7 +192,7 @@ async def leave_it_unsaved(script: Script) -> None:
 
 
 async def cut_connections(script: Script) -> None:
-    """The store's server drops all connections in the middle of a turn. That one may fail; nothing is lost."""
+    """The store's server drops all connections during a turn. That turn may fail, but nothing is lost."""
     import psycopg
 
     def cut() -> None:

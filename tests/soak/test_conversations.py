@@ -57,7 +57,7 @@ async def test_real_claude_and_real_codex_take_turns(tmp_path: Path, api: ModelA
 
 
 class ServedScript(Script):
-    """Turns are asked of a daemon, which may die in the middle of one."""
+    """A daemon carries out the turns, and may die during one of them."""
 
     daemon: ServeProcess
 

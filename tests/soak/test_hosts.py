@@ -1,6 +1,7 @@
-"""Workers on two hosts with clocks that disagree, on PostgreSQL: killed, stopped, and read beside by a fast clock.
+"""Workers on two hosts with different clocks, on PostgreSQL, are killed and stopped; a reader has a fast clock.
 
-The second host is a set of namespaces: another name, other process ids, so that nobody can look into its processes.
+The second host consists of namespaces: it has another name and other process ids, so that its processes are not visible
+from outside.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ async def _disturb(stage, environ, dice, alive, skews) -> None:  # type: ignore[
         alive[host].kill()
         alive[host].wait()
         alive[host] = start(stage, environ, "work", skews[host], host)
-    elif what == "stop" and host is None:  # inside namespaces it would be `unshare` that stops
+    elif what == "stop" and host is None:  # inside namespaces the signal would stop `unshare`
         alive[host].send_signal(signal.SIGSTOP)
         await asyncio.sleep(dice.uniform(0.5, 3.0))
         with suppress(ProcessLookupError):

@@ -1,6 +1,6 @@
 """A worker, or a reader, whose clock is wrong: `worker.py work|read OFFSET_S`.
 
-In namespaces of its own (`unshare`) it counts as running on another machine: others judge it by its heartbeat alone.
+In namespaces of its own (`unshare`) it counts as running on another machine: others see only its heartbeat.
 """
 
 from __future__ import annotations

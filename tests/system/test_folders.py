@@ -1,4 +1,4 @@
-"""Whatever makes a folder of Clew's own makes all that is missing above it for the owner alone (law 8)."""
+"""Every function that makes a folder of Clew makes its missing parents for the owner alone too (law 8)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def mask() -> Any:
 
 
 @pytest.mark.parametrize("what", MAKERS)
-def test_folders_are_0700_up_to_the_first_that_was_there(tmp_path: Path, mask: Any, what: str) -> None:
+def test_folders_are_0700_up_to_the_first_that_existed(tmp_path: Path, mask: Any, what: str) -> None:
     tmp_path.chmod(0o755)
     home = tmp_path / "state" / "clew"
     MAKERS[what](home)
@@ -58,7 +58,7 @@ def test_folders_are_0700_up_to_the_first_that_was_there(tmp_path: Path, mask: A
     assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
-def test_a_file_in_its_place_is_said(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_raises(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("")
     with pytest.raises(FileExistsError):
         make_private(tmp_path / "state")

@@ -1,4 +1,4 @@
-"""Asks one prompt in thread "t" and ends: a process of its own, for tests that kill it."""
+"""Asks one prompt in thread "t" and exits. Tests run it as a process, and kill it."""
 
 from __future__ import annotations
 

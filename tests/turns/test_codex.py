@@ -1,4 +1,4 @@
-"""The real Codex CLI through the engine: every way a session of its own may break, and what the model is shown then."""
+"""The real Codex CLI through the engine: every way in which its session may break, and what the model is shown then."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def two_turns(stage: Stage, client: Client) -> Thread:
 
 
 async def without_digests(client: Client, thread: Thread) -> None:
-    """As an older Clew left it: nobody can tell that its file was altered."""
+    """Removes the digests, as in the pins of an older Clew, so that an altered file is not noticed."""
     [pin] = await client.engine.store.call(lambda store: store.pins.of_thread(thread.record.id))
     assert pin.mark is not None
     older = replace(pin, mark=replace(pin.mark, digest=None, stamp=None))
@@ -58,7 +58,7 @@ async def without_digests(client: Client, thread: Thread) -> None:
 
 
 def use_plain_cli(stage: Stage, path: Path, prompt: str) -> None:
-    """Somebody goes on in the session, without Clew."""
+    """Continues the session outside Clew."""
     subprocess.run(
         [str(stage.codex), "exec", "resume", "--skip-git-repo-check", path.stem[-36:], "-"],
         input=prompt.encode(),
@@ -129,7 +129,9 @@ class TestSession:
         async with codex.open(agent="codex") as client:
             thread = await two_turns(codex, client)
             [path] = codex.codex_files()
-            path.write_bytes(path.read_bytes().partition(b"\n")[2])  # without the line that says what it is
+            path.write_bytes(
+                path.read_bytes().partition(b"\n")[2]
+            )  # without the first line, which describes the session
             await without_digests(client, thread)
             run = await thread.ask("third question")
             fell_back = [event.reason async for event in run if isinstance(event, FellBack)]
@@ -218,7 +220,7 @@ class TestFailures:
         assert voice.shown == expected(history, prompt, agent="codex")
         assert len(codex.launches) == 3
 
-    async def test_poisoned_session_is_left_for_ever(self, codex: Stage) -> None:
+    async def test_poisoned_session_is_never_resumed_again(self, codex: Stage) -> None:
         async with codex.open(agent="codex") as client:
             thread = await two_turns(codex, client)
             codex.api.script.append(
@@ -236,7 +238,7 @@ class TestFailures:
             reply = await ask(thread, "third question")
         assert_fresh(codex, reply, "overflow", "first question", "second question", "third question")
 
-    async def test_no_fallback_after_a_tool_that_only_the_file_tells_of(self, codex: Stage) -> None:
+    async def test_no_fallback_after_a_tool_call_that_only_the_file_shows(self, codex: Stage) -> None:
         def full_after_the_tool(request: Request) -> ModelReply | None:
             return TooLong() if newest_tool_result(request.messages) is not None else None
 
@@ -278,7 +280,7 @@ class TestKills:
                 assert reply.session_resumed, "the file has the whole turn"
             assert (await ask(thread, voice.prompt())).session_resumed
 
-    async def test_a_job_whose_worker_was_killed_goes_on_in_a_copy_of_the_session(self, codex: Stage) -> None:
+    async def test_a_job_whose_worker_was_killed_continues_in_a_copy_of_the_session(self, codex: Stage) -> None:
         options = ["--wait", "--agent", "codex", "--model", CODEX_MODEL, "--permissions", "all"]
         environ = {**codex.environ, "CLEW_FAULT": "tool_started"}
         died = forkserver.run("jobs", "submit", *options, TOUCH, env=environ, cwd=codex.work)
@@ -319,7 +321,9 @@ class TestKills:
                 assert (reply.session_resumed, reply.usage.shown_tokens > 0) == (True, True), number
                 assert voice.shown == expected(history, prompt, agent="codex")
 
-    async def test_same_words_killed_before_they_arrived_are_not_taken_for_the_ones_before(self, codex: Stage) -> None:
+    async def test_a_repeated_prompt_that_did_not_arrive_is_not_mistaken_for_the_earlier_one(
+        self, codex: Stage
+    ) -> None:
         async with codex.open(agent="codex") as client:
             thread = await client.thread("t", cwd=codex.work)
             await ask(thread, "begin")
@@ -332,7 +336,7 @@ class TestKills:
         words = "\n".join(text for role, text in codex.shown if role == "user").splitlines()
         assert (words.count("continue"), words.count("and now?")) == (2, 1)
 
-    async def test_same_words_killed_after_they_arrived_are_not_sent_again(self, codex: Stage) -> None:
+    async def test_a_repeated_prompt_that_arrived_before_the_kill_is_not_sent_again(self, codex: Stage) -> None:
         async with codex.open(agent="codex") as client:
             thread = await client.thread("t", cwd=codex.work)
             await ask(thread, "continue")
@@ -358,8 +362,8 @@ class TestKills:
         assert reply.usage.cache_read_input_tokens == last.read_tokens
         assert reply.usage.shown_tokens == last.prompt_tokens
 
-    async def test_launcher_that_stays_does_not_leave_its_child_behind(self, codex: Stage) -> None:
-        """As npm's does: ended alone, it would leave the native binary and its lock."""
+    async def test_a_wrapper_script_does_not_leave_its_child_running(self, codex: Stage) -> None:
+        """Like npm's wrapper: if it were ended alone, the native binary and its lock would be left."""
         assert codex.codex is not None
         launcher = codex.folder / "bin" / "npm-codex"
         launcher.write_text(f'#!/bin/sh\nexec 3<&0\n{codex.codex} "$@" <&3 3<&- &\nwait $!\n')
@@ -423,7 +427,7 @@ async def test_probe_that_an_older_clew_stored_is_still_read(scripted: Stage) ->
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_model_is_shown_the_truth_on_a_random_walk(codex: Stage, seed: int) -> None:
-    """Law 1 with two agents in one thread: whatever happened to turns, files and processes before."""
+    """Law 1 with two agents in one thread, after random changes to turns, files and processes."""
     dice, voice = random.Random(seed), TokenModel(codex.api)
     visibility = dice.choice(list(Visibility))
     resumed = 0
@@ -519,7 +523,7 @@ class TestSwitch:
         assert_fresh(both, reply, "history_changed", "asked of claude, edited", "asked of codex")
 
     @pytest.mark.parametrize("how", ["truncate", "retry"])
-    async def test_boundary_taken_back_breaks_the_own_session(self, both: Stage, how: str) -> None:
+    async def test_truncating_at_the_foreign_boundary_breaks_the_own_session(self, both: Stage, how: str) -> None:
         async with both.open() as client:
             thread = await client.thread("t", cwd=both.work, visibility="own")
             await ask(thread, "asked of claude")

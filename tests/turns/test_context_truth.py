@@ -59,7 +59,7 @@ class Conversation(RuleBasedStateMachine):
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         api = self._stack.enter_context(ModelApi())
         self.stage = Stage(folder, api, scripted_agent.install(folder / "agent"))
-        self.stage.account = SUBSCRIPTION  # its limits say when they reset
+        self.stage.account = SUBSCRIPTION  # its usage limits have a reset time
         self._opened = self.stage.open(adapters=[Other()])
         self._client = self._runner.run(self._opened.__aenter__())
         self._stack.callback(lambda: self._runner.run(self._opened.__aexit__(None, None, None)))
@@ -213,7 +213,7 @@ async def failing(world: World) -> None:
 
 
 async def refused(world: World) -> None:
-    """The API refuses the history, in each of the sentences that the CLI rewords and one that it leaves alone."""
+    """The API refuses the history, with each error text that the CLI rewords and with one that it does not."""
     await world.ask()
     for refusal in BROKEN_SESSIONS[:4]:
         reply = await world.ask(refused=refusal.api)
@@ -231,7 +231,7 @@ async def stopping(world: World) -> None:
 
 
 async def taking_back(world: World) -> None:
-    """The session holds words of a stopped answer that the thread has let go of."""
+    """The session holds a part of a stopped answer that the thread no longer has."""
     await world.ask()
     await world.ask(words="slowly", cancel_at_text=True)
     await world.truncate((await world.thread.turns())[-1])

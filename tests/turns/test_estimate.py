@@ -1,6 +1,6 @@
-"""What the transcript would have cost is an estimate: held against what it really costs, with the real CLIs.
+"""The estimate of the cost with transcripts, compared with the real cost, with the real CLIs.
 
-The same conversation twice: resumed, which is estimated, and forced fresh, which is the truth.
+The same conversation runs twice: resumed, which gives the estimate, and always fresh, which gives the real cost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TOOLS = {
 
 
 async def conversation(client: Client, stage: Stage, name: str, *, agent: str, words: str, fresh: bool) -> list[Run]:
-    """Its turns after the first, which both ways send alike."""
+    """The turns after the first one, which is the same both times."""
     thread = await client.thread(name, cwd=stage.work, permissions="all")
     runs = []
     for n in range(TURNS):

@@ -1,4 +1,4 @@
-"""Events: durable as they stream; numbered without a gap; one last word."""
+"""Events are stored while they stream, numbered without a gap, and end with one last event."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from clew.core.runs.run import RunStatus
 from clew.testing.stage import Stage
 
 
-async def test_state_changes_are_stored_before_anybody_hears_of_them(scripted: Stage) -> None:
+async def test_state_changes_are_stored_before_a_listener_gets_them(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("!slow 3 0.05")
@@ -19,8 +19,8 @@ async def test_state_changes_are_stored_before_anybody_hears_of_them(scripted: S
                 assert event in [each.event for each in stored]
 
 
-async def test_text_is_stored_while_nothing_else_comes(scripted: Stage) -> None:
-    """The reader of another process sees the answer grow while it streams; how soon is in the bench `delivery`."""
+async def test_text_is_stored_while_no_other_event_comes(scripted: Stage) -> None:
+    """A reader in another process sees the answer grow while it streams. The bench `delivery` measures how soon."""
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("!hang text so far")
@@ -37,7 +37,7 @@ async def test_text_is_stored_while_nothing_else_comes(scripted: Stage) -> None:
         assert (await run.reply()).status == "answered"
 
 
-async def test_stored_events_are_what_was_heard_numbered_without_a_gap(stage: Stage) -> None:
+async def test_stored_events_are_those_that_were_sent_numbered_without_a_gap(stage: Stage) -> None:
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work)
         run = await thread.ask('!tool Bash {"command": "ls"}')

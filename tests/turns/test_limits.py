@@ -21,7 +21,7 @@ from clew.testing.stage import CODEX_MODEL, SUBSCRIPTION, Stage
 
 pytestmark = pytest.mark.rest
 
-SOON_S = 3.0  # a limit that resets so soon is waited for a little longer
+SOON_S = 3.0  # the wait for a limit that resets this soon takes a little longer
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ async def test_a_run_that_waits_for_the_reset_continues_in_the_same_session(subs
     assert sum("this one thing" in text for _, text in subscribed.shown) == 1, "the prompt is in the session already"
 
 
-async def test_a_cancelled_wait_asks_nobody(scripted: Stage) -> None:
+async def test_a_cancelled_wait_sends_nothing_to_the_model(scripted: Stage) -> None:
     scripted.account = SUBSCRIPTION
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
@@ -80,7 +80,7 @@ async def test_a_cancelled_wait_asks_nobody(scripted: Stage) -> None:
             await thread.continue_after_limit(run.id)
 
 
-async def test_a_wait_outlives_the_daemon_that_began_it(scripted: Stage) -> None:
+async def test_a_wait_outlives_the_daemon_that_started_it(scripted: Stage) -> None:
     scripted.account = SUBSCRIPTION
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
@@ -94,8 +94,8 @@ async def test_a_wait_outlives_the_daemon_that_began_it(scripted: Stage) -> None
     assert reply.asked.not_before is not None and (reply.started_at or 0) >= reply.asked.not_before
 
 
-async def test_a_wait_is_given_up_when_something_else_was_asked_since(scripted: Stage) -> None:
-    """No daemon was there, so the thread was free: "the task that you were given last" would be another one."""
+async def test_a_wait_is_given_up_when_another_prompt_came_since(scripted: Stage) -> None:
+    """No daemon was running, so the thread was free: "the task that you were given last" would mean another prompt."""
     scripted.account = SUBSCRIPTION
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
@@ -110,7 +110,7 @@ async def test_a_wait_is_given_up_when_something_else_was_asked_since(scripted: 
 
 
 @pytest.mark.parametrize("how", ["cancelled", "removed"])
-async def test_what_is_queued_behind_a_wait_is_held_when_it_is_stopped_and_not_when_it_is_taken_back(
+async def test_prompts_behind_a_wait_are_held_when_it_is_stopped_but_not_when_it_is_cancelled(
     scripted: Stage, how: str
 ) -> None:
     scripted.account = SUBSCRIPTION
@@ -139,7 +139,7 @@ async def answered(client: Client, run_id: str):  # type: ignore[no-untyped-def]
     return await client.run(run_id)
 
 
-def test_a_run_that_waited_is_not_held_against_the_sessions_age() -> None:
+def test_the_time_that_a_run_waited_does_not_age_the_session() -> None:
     thread = Thread(ThreadId("t"), "t", "/", "claude", None)
     settings = EngineSettings(policy=Policy(max_age_s=60))
     assert policy_of(TurnRequest(thread, "x"), settings).max_age_s == 60
@@ -147,7 +147,7 @@ def test_a_run_that_waited_is_not_held_against_the_sessions_age() -> None:
 
 
 @pytest.mark.real
-async def test_codex_tells_the_minute_in_which_its_limit_resets(codex: Stage) -> None:
+async def test_codex_reports_the_minute_in_which_its_limit_resets(codex: Stage) -> None:
     resets_at = time.time() + 7200
     async with codex.open(agent="codex") as client:
         thread = await client.thread("t", cwd=codex.work, model=CODEX_MODEL)

@@ -1,7 +1,7 @@
-"""What a plain `--resume` every turn would have cost: the estimate, held against what it really costs, by the real CLI.
+"""The estimate of the cost with a plain `--resume` every turn, compared with the real cost, with the real CLI.
 
-The same conversation twice: with a fresh session in the middle, which is estimated; and resumed throughout, which is
-the truth, as Clew then does what a plain `--resume` does.
+The same conversation runs twice: with a fresh session in the middle, which gives the estimate; and always resumed,
+which gives the real cost, because Clew then does what a plain `--resume` does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules of the project (CLAUDE.md, AGENTS.md): not loaded without trust, and the first run in a directory says so."""
+"""A project's rules (CLAUDE.md, AGENTS.md) are not loaded without trust, and the first run in a directory says so."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES = {"claude": "CLAUDE.md", "codex": "AGENTS.md"}
 
 
 async def ask(thread: Thread, prompt: str = "hello") -> tuple[Reply, list[str]]:
-    """The answer, and the codes of what it warned about rules."""
+    """The answer, and the codes of its warnings about rules."""
     run = await thread.ask(prompt)
     codes = [event.code async for event in run if isinstance(event, Warned)]
     return await run, [code for code in codes if code == "rules_not_loaded"]
@@ -36,7 +36,7 @@ def git(folder: Path, *args: str) -> None:
 
 
 @pytest.mark.real
-async def test_rules_load_with_trust_alone_and_the_line_says_how(tmp_path: Path, api: ModelApi) -> None:
+async def test_rules_load_only_with_trust_and_the_warning_says_how(tmp_path: Path, api: ModelApi) -> None:
     def is_shown() -> bool:
         return RULE in json.dumps(api.main_requests[-1].body)
 
@@ -64,7 +64,7 @@ async def test_rules_load_with_trust_alone_and_the_line_says_how(tmp_path: Path,
     assert not api.refused_hosts
 
 
-async def test_it_is_said_once_for_a_directory_an_agent_and_a_kind(scripted: Stage) -> None:
+async def test_the_warning_comes_once_for_each_directory_agent_and_kind(scripted: Stage) -> None:
     async with scripted.open() as client:
         bare = await client.thread("bare", cwd=scripted.work)
         assert (await ask(bare))[1] == [], "there are none yet"
@@ -80,7 +80,7 @@ async def test_it_is_said_once_for_a_directory_an_agent_and_a_kind(scripted: Sta
             assert (await ask(await client.find(kind)))[1] == said, "a job's log is read by others; a review loads none"
 
 
-def test_the_command_line_says_it_in_one_line_and_its_json_stays_clean(scripted: Stage) -> None:
+def test_the_command_line_shows_the_warning_in_one_line_and_its_json_stays_clean(scripted: Stage) -> None:
     (scripted.work / "CLAUDE.md").write_text(RULE)
     rules = scripted.work / ".claude" / "rules"
     rules.mkdir(parents=True)
@@ -99,7 +99,7 @@ class Denied(Claude):
         raise PermissionError(13, "denied")
 
 
-async def test_folders_that_cannot_be_looked_into_fail_no_run(scripted: Stage) -> None:
+async def test_unreadable_folders_fail_no_run(scripted: Stage) -> None:
     async with scripted.open(adapters=[Denied()]) as client:
         reply, codes = await ask(await client.thread("t", cwd=scripted.work))
     assert (reply.status, codes) == ("answered", ["rules_not_loaded"]), "and what was seen before is said"

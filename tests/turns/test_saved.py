@@ -66,7 +66,7 @@ def files(stage: Stage, agent: str) -> list[Path]:
 
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
-    """A file system of its own, small enough to be filled. Needs the right to mount, as root has."""
+    """A file system that is small enough to be filled. It needs the privilege to mount."""
     folder.mkdir(parents=True, exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "none", str(folder)]
     done = subprocess.run(mount, capture_output=True, text=True, check=False)
@@ -88,7 +88,7 @@ def fill(folder: Path) -> Path:
 
 
 def await_in(paths: Callable[[], list[Path]], text: str) -> None:
-    """Until the agent has written the user's line."""
+    """Waits until the agent has written the user's line."""
     deadline = time.monotonic() + 60
     while not any(text.encode() in path.read_bytes() for path in paths()):
         assert time.monotonic() < deadline, "the prompt never came into the file"
@@ -96,7 +96,7 @@ def await_in(paths: Callable[[], list[Path]], text: str) -> None:
 
 
 @pytest.mark.parametrize("turn", [1, 2])
-async def test_answer_that_a_full_disk_did_not_take_is_brought_along(
+async def test_answer_that_a_full_disk_did_not_save_is_sent_with_the_next_turn(
     stage: Stage, agent: str, turn: int, api: ModelApi
 ) -> None:
     folder = stage.home / (".codex/sessions" if agent == "codex" else ".claude/projects")
@@ -154,7 +154,7 @@ def lengthen(line: str, token: str) -> str:
 
 
 def damage(path: Path, token: str, how: Callable[[str, str], str | None]) -> None:
-    """The line of the old answer, and no other; the times of the file are put back as they were."""
+    """Damages only the line of the old answer, and restores the times of the file."""
     before = path.stat()
     lines = path.read_text().splitlines()
     found = [n for n, line in enumerate(lines) if _is_old_answer(json.loads(line), token)]
@@ -165,7 +165,7 @@ def damage(path: Path, token: str, how: Callable[[str, str], str | None]) -> Non
 
 
 @pytest.mark.parametrize("how", [blank, drop, alter, lengthen])
-async def test_damaged_old_answer_means_a_fresh_session_in_the_same_run(
+async def test_damaged_old_answer_causes_a_fresh_session_in_the_same_run(
     stage: Stage, agent: str, how: Callable[[str, str], str | None], api: ModelApi
 ) -> None:
     voice = TokenModel(api)
@@ -190,7 +190,7 @@ async def test_touched_or_copied_file_is_still_the_same(stage: Stage, agent: str
         assert (await true_turn(thread, voice)).session_resumed
         copy = path.with_suffix(".copy")
         copy.write_bytes(path.read_bytes())
-        copy.rename(path)  # as a backup that was put back
+        copy.rename(path)  # like a restored backup
         assert (await true_turn(thread, voice)).session_resumed
 
 
@@ -202,7 +202,7 @@ def _json(path: Path) -> list[dict[str, Any]]:
 
 
 def added_to_claude(path: Path) -> list[list[dict[str, Any]]]:
-    """Each of them changed what the real CLI showed the model, and left the last uuid of the file as it was."""
+    """Lines that changed what the real CLI showed the model, but not the last uuid of the file."""
     chain = [line for line in _json(path) if line.get("uuid")]
     leaf, first = chain[-1], next(line for line in chain if line["type"] == "user")
     answer = next(line for line in reversed(chain) if line["type"] == "assistant")
@@ -227,7 +227,7 @@ def added_to_codex(path: Path) -> list[list[dict[str, Any]]]:
     ]
 
 
-async def test_lines_that_somebody_added_mean_a_fresh_session(stage: Stage, agent: str, api: ModelApi) -> None:
+async def test_lines_that_somebody_added_cause_a_fresh_session(stage: Stage, agent: str, api: ModelApi) -> None:
     voice = TokenModel(api)
     async with opened(stage, agent) as client:
         thread = await client.thread("t", cwd=stage.work)
@@ -242,7 +242,7 @@ async def test_lines_that_somebody_added_mean_a_fresh_session(stage: Stage, agen
             assert (healed.session_resumed, healed.reason) == (False, "session_diverged"), n
 
 
-async def test_book_keeping_that_the_cli_added_is_no_turn(stage: Stage, agent: str, api: ModelApi) -> None:
+async def test_bookkeeping_that_the_cli_added_is_no_turn(stage: Stage, agent: str, api: ModelApi) -> None:
     voice = TokenModel(api)
     async with opened(stage, agent) as client:
         thread = await client.thread("t", cwd=stage.work)
@@ -251,7 +251,7 @@ async def test_book_keeping_that_the_cli_added_is_no_turn(stage: Stage, agent: s
         lines = _json(path)
         if agent == "codex":
             notes = [line for line in lines if line["payload"].get("type") == "token_count"][-1:]
-        else:  # what it ended with: on a busy machine there is a `last-prompt` in the middle of the turn as well
+        else:  # the last one: on a busy machine there is a `last-prompt` in the middle of the turn as well
             notes = lines[1 + max(n for n, line in enumerate(lines) if "uuid" in line) :]
         with path.open("a") as file:
             file.writelines(f"{json.dumps(line)}\n" for line in notes)

@@ -1,4 +1,4 @@
-"""A run that ends in mid-text has used what the stream told until then, and that has its price."""
+"""The usage and cost of a run that ends in the middle of a text, as far as the stream reported them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STOPPED = {"cancel": "cancelled", "timeout": "timed_out", "kill": "failed"}
 
 
 async def price_of_a_unit(client: Client, thread: Thread, prompt: str = "one") -> float:
-    """By a whole run, as the agent tells it."""
+    """The unit price of a complete run, as the agent reports it."""
     first = await (await thread.ask(prompt))
     assert first.cost_usd > 0
     return first.cost_usd / first.usage.units
@@ -52,7 +52,7 @@ async def stopped(
 
 
 def shown(stage: Stage, since: int) -> tuple[int, int]:
-    """By the model's own books: read from the cache, and not."""
+    """The tokens that the model API counted: those read from the cache, and the others."""
     accounts = [request.cache for request in stage.api.main_requests[since:]]
     read = sum(each.read_tokens for each in accounts)
     return read, sum(each.prompt_tokens for each in accounts) - read
@@ -63,19 +63,19 @@ def told(usage: Usage) -> tuple[int, int]:
 
 
 async def text_is_stored(client: Client) -> None:
-    """Of the newest run, which is another process's."""
+    """Waits until text of the newest run, which is in another process, is stored."""
     async with asyncio.timeout(60):
         while True:
             [run, *_] = await client.runs(limit=1)
             events = await client.engine.store.call(lambda store, run=run: store.events.of_run(run.id))
             if run.status == "running" and any(isinstance(each.event, TextStreamed) for each in events):
                 return
-            await asyncio.sleep(0.05)  # another process: only looking tells
+            await asyncio.sleep(0.05)  # the run is in another process, so it must be polled
 
 
 @pytest.mark.rest
 @pytest.mark.parametrize("how", STOPPED)
-async def test_what_was_read_is_counted_and_priced_once(
+async def test_tokens_that_were_read_are_counted_and_priced_once(
     stage: Stage, pass_an_hour: Callable[[], None], how: str
 ) -> None:
     async with stage.open() as client:
@@ -95,7 +95,7 @@ async def test_what_was_read_is_counted_and_priced_once(
         assert total_savings(await client.engine.store.call(lambda store: store.runs.stats())).unpriced_runs == 0
 
 
-async def test_after_a_tool_what_was_whole_and_what_was_cut_off_are_both_counted(stage: Stage) -> None:
+async def test_after_a_tool_complete_and_interrupted_messages_are_both_counted(stage: Stage) -> None:
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work, permissions="all")
         unit_usd = await price_of_a_unit(client, thread)
@@ -114,7 +114,7 @@ async def test_after_a_tool_what_was_whole_and_what_was_cut_off_are_both_counted
         assert reply.cost_usd == pytest.approx(unit_usd * reply.usage.units, rel=0.02)
 
 
-async def test_without_any_price_seen_yet_it_stays_unknown(stage: Stage) -> None:
+async def test_without_a_known_price_the_cost_stays_unknown(stage: Stage) -> None:
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work)
         run = await stopped(client, thread, SLOWLY, "cancel")
@@ -123,7 +123,7 @@ async def test_without_any_price_seen_yet_it_stays_unknown(stage: Stage) -> None
         assert total_savings(await client.engine.store.call(lambda store: store.runs.stats())).unpriced_runs == 1
 
 
-async def test_it_is_known_too_when_clew_itself_is_killed(stage: Stage) -> None:
+async def test_usage_is_known_too_when_clew_itself_is_killed(stage: Stage) -> None:
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work)
         unit_usd = await price_of_a_unit(client, thread)

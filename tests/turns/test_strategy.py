@@ -1,6 +1,6 @@
 """The chat design's test strategy, row by row, on the scripted and on the real Claude CLI.
 
-Every guard asserts both halves: no resume flag AND the transcript present, so that a fallback never loses context.
+Every guard asserts both: no resume flag, and the transcript is sent, so that a fallback never loses context.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from clew.testing.stage import MODEL, Stage
 
 
 class Other(Claude):
-    """A second agent: the same CLI under another name, so that its turns are a foreign agent's."""
+    """A second agent: the same CLI under another name, so that its turns are those of another agent."""
 
     name = "other"
 
@@ -214,7 +214,7 @@ async def test_rejected_resume_falls_back_once_with_the_transcript(scripted: Sta
 
 @pytest.mark.always
 async def test_real_cli_rejects_an_unknown_session_and_the_run_still_succeeds(real: Stage) -> None:
-    """The file is hidden from the CLI in the moment between the decision and the spawn."""
+    """The file is hidden from the CLI between the decision and the spawn."""
     async with real.open() as client:
         thread = await two_turns(real, client)
         [path] = real.session_files()
@@ -228,7 +228,7 @@ async def test_real_cli_rejects_an_unknown_session_and_the_run_still_succeeds(re
 
 
 def without_resume(stage: Stage) -> Path:
-    """The same agent, whose help does not speak of --resume."""
+    """The same agent, but its help does not mention --resume."""
     path = stage.launcher(stage.agent, stage.folder / "old-claude")
     first, *rest = path.read_text().splitlines()
     mute = f"case \"$*\" in *--help*) '{stage.agent}' --help | grep -v -e --resume; exit;; esac"
@@ -367,7 +367,7 @@ class Blind(Claude):
         raise AssertionError("there is none to look for")
 
 
-async def test_agent_without_session_files_resumes_and_is_fresh_after_a_cut_off(scripted: Stage) -> None:
+async def test_agent_without_session_files_resumes_and_is_fresh_after_an_interruption(scripted: Stage) -> None:
     async with scripted.open(adapters=[Blind()]) as client:
         thread = await client.thread("t", cwd=scripted.work, agent="blind", model=MODEL)
         first = await ask(thread, "first question")

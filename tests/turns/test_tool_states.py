@@ -1,4 +1,4 @@
-"""What becomes of a tool, by the words of the real CLIs: an error has failed; only a refusal was declined."""
+"""The states of tool calls with the real CLIs: an error counts as failed; only a refusal counts as declined."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def use(name: str, **given: object) -> str:
 
 
 async def states(thread: Thread, *uses: str) -> tuple[list[str], dict[str, str]]:
-    """In which the uses end, in order; and by tool, in which they are when the person is asked, who says no."""
+    """The final states of the calls, in order; and by tool, its state while a person is asked, who refuses."""
 
     async def person(question: QuestionAsked) -> Answer:
         return Answer(allow=False, message="Leave it.")
@@ -37,7 +37,7 @@ async def states(thread: Thread, *uses: str) -> tuple[list[str], dict[str, str]]
     return [call.state.value for call in log.calls.values()], asked
 
 
-async def test_an_error_has_failed_and_what_a_person_or_a_rule_refused_was_declined(real: Stage) -> None:
+async def test_an_error_is_failed_and_a_refusal_by_a_person_or_rule_is_declined(real: Stage) -> None:
     (real.home / ".claude").mkdir(exist_ok=True)
     rules = {"permissions": {"deny": ["Bash(rm:*)", "WebFetch"]}}
     (real.home / ".claude" / "settings.json").write_text(json.dumps(rules))
@@ -72,12 +72,12 @@ async def test_an_error_has_failed_and_what_a_person_or_a_rule_refused_was_decli
         assert not (real.work / "made").exists()
 
 
-async def test_codex_tells_of_what_failed_and_does_not_tell_of_what_it_refused(codex: Stage) -> None:
+async def test_codex_reports_failed_calls_but_not_those_that_it_refused(codex: Stage) -> None:
     async with codex.open() as client:
         thread = await client.thread("t", cwd=codex.work, permissions="edits", agent="codex")
         for given, expected in (
             ({"cmd": "exit 3"}, [["failed"]]),
-            # Its sandbox: the command ran, and could not. Now and then Codex does not tell of it.
+            # The command ran, but the sandbox stopped it. Sometimes Codex does not report it.
             ({"cmd": f"touch {codex.folder}/outside"}, [["failed"], []]),
             ({"cmd": "ls", "sandbox_permissions": "require_escalated", "justification": "x"}, [[]]),
         ):

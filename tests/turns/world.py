@@ -1,4 +1,4 @@
-"""A thread and all that can happen to it, one step a method: for random scripts, and for fixed ones on the real CLI."""
+"""A thread and everything that can happen to it, one method per step: for random scripts, and for fixed ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ AGENTS = ("claude", "other")
 
 
 class Other(Claude):
-    """A second agent: the same CLI under another name, so that its turns are a foreign agent's."""
+    """A second agent: the same CLI under another name, so that its turns are those of another agent."""
 
     name = "other"
 
@@ -51,7 +51,7 @@ class World:
         cancel_at_text: bool = False,
         refused: Fail | None = None,
     ) -> Reply:
-        """`refused`: the API refuses a history with this, and a prompt that comes alone is answered."""
+        """`refused`: the API refuses a history with this text, but answers a prompt without history."""
         history = await self.thread.turns()
         prompt = self.voice.prompt(words)
         seen_before = len(self.stage.api.main_requests)
@@ -98,7 +98,7 @@ class World:
             files[choice % len(files)].unlink()
 
     def use_plain_cli(self, choice: int) -> None:
-        """Somebody goes on in one of the sessions, without Clew."""
+        """Continues one of the sessions outside Clew."""
         files = self.stage.session_files()
         if not files:
             return

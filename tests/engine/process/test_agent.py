@@ -1,4 +1,4 @@
-"""An agent's process: how it starts, how its end is told, and that nothing it started outlives it."""
+"""An agent's process: how it starts, how its end is reported, and that nothing that it started outlives it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clew.errors import AgentFailed, AgentMissing, ClewError
 pytestmark = pytest.mark.process
 
 ENVIRON = {"PATH": os.environ["PATH"]}
-# It tries to leave its family: another session, no mark in its environment, and a parent that has gone.
+# A process that tries to leave its family: it has another session, no mark in its environment and no parent.
 ESCAPES = "(env -i setsid sh -c 'echo $$ > {pid}; exec sleep 60' </dev/null &)"
 
 
@@ -28,7 +28,7 @@ async def spawn(folder: Path, script: str) -> AgentProcess:
 
 
 async def signals_of_a_child() -> list[str]:
-    """Those that a child of this process starts with, blocked and ignored: a container may ignore some for all."""
+    """The signals that a child of this process blocks and ignores at its start: a container may ignore some."""
     script = "grep -E 'SigIgn|SigBlk' /proc/self/status"
     child = await asyncio.create_subprocess_exec("/bin/sh", "-c", script, stdout=asyncio.subprocess.PIPE)
     return (await child.communicate())[0].decode().splitlines()
@@ -41,7 +41,7 @@ async def written(path: Path) -> int:
     return int(path.read_text())
 
 
-async def test_what_scrubs_its_environment_and_leaves_its_parents_is_ended(tmp_path: Path) -> None:
+async def test_a_process_without_its_environment_and_parents_is_ended(tmp_path: Path) -> None:
     process = await spawn(tmp_path, f"{ESCAPES.format(pid=tmp_path / 'pid')}; exec sleep 600")
     pid = await written(tmp_path / "pid")
     await process.end(grace_s=5)
@@ -50,10 +50,10 @@ async def test_what_scrubs_its_environment_and_leaves_its_parents_is_ended(tmp_p
         assert await process.wait() == -signal.SIGTERM
 
 
-async def test_one_that_says_much_and_was_started_directly_is_ended_while_nobody_reads(
+async def test_an_agent_with_full_pipes_that_was_started_directly_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there is no launcher: its pipes are full, and asyncio would wait for their end."""
+    """Without a launcher. Its pipes are full, and asyncio would wait for their end."""
     monkeypatch.setattr(launching, "is_possible", lambda: False)
     process = await spawn(tmp_path, "exec yes")
     async with asyncio.timeout(60):
@@ -63,8 +63,8 @@ async def test_one_that_says_much_and_was_started_directly_is_ended_while_nobody
         assert await process.wait() == -signal.SIGTERM
 
 
-async def test_it_is_ended_too_when_the_agent_is_over(tmp_path: Path) -> None:
-    """Its end is told at once, whatever it left; and what it left is reaped."""
+async def test_such_a_process_is_ended_too_when_the_agent_has_ended(tmp_path: Path) -> None:
+    """The agent's end is reported at once, even if it left a process; and that process is reaped."""
     process = await spawn(tmp_path, f"{ESCAPES.format(pid=tmp_path / 'pid')}; exit 3")
     pid = await written(tmp_path / "pid")
     async with asyncio.timeout(60):
@@ -75,7 +75,7 @@ async def test_it_is_ended_too_when_the_agent_is_over(tmp_path: Path) -> None:
     assert family(str(tmp_path)) == []
 
 
-async def test_it_starts_as_it_would_by_itself(tmp_path: Path) -> None:
+async def test_an_agent_starts_with_the_usual_signals_and_descriptors(tmp_path: Path) -> None:
     shows = "env; ps -o pid=,sid=,pgid= $$; trap; cat /proc/self/status | grep -E 'SigIgn|SigBlk'; ls /proc/self/fd"
     process = await spawn(tmp_path, f"cat; {shows}")
     await process.send(b"hello\n")
@@ -100,7 +100,7 @@ async def test_it_starts_as_it_would_by_itself(tmp_path: Path) -> None:
         ("odd", "words", 0o700, AgentFailed("{path} cannot be started: Exec format error.")),
     ],
 )
-async def test_what_cannot_be_started(
+async def test_a_program_that_cannot_be_started_raises_a_clear_error(
     tmp_path: Path, name: str, content: str | None, mode: int, error: ClewError
 ) -> None:
     path = tmp_path / name
@@ -114,7 +114,7 @@ async def test_what_cannot_be_started(
         await AgentProcess.spawn(["/bin/true"], cwd=str(tmp_path / "nowhere"), environ=ENVIRON, mark="m")
 
 
-async def test_without_its_launcher_the_agent_ends_too(tmp_path: Path) -> None:
+async def test_an_agent_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     process = await spawn(tmp_path, "sleep 600 & echo $! > pid; wait")
     pid = await written(tmp_path / "pid")
     [above] = [each for each in family(str(tmp_path)) if each.name == launcher_name(str(tmp_path))]
@@ -153,12 +153,12 @@ async def said_on_stderr(said: str) -> str:
 
 
 @pytest.mark.parametrize("case", ON_STDERR)
-async def test_what_is_kept_of_stderr_holds_no_secret(case: str) -> None:
+async def test_the_stderr_tail_has_no_secret(case: str) -> None:
     said, kept = ON_STDERR[case]
     assert await said_on_stderr(said) == kept
 
 
-async def test_a_secret_at_the_edge_of_what_is_kept_goes_whole() -> None:
+async def test_a_secret_that_the_cut_of_the_stderr_tail_splits_is_removed() -> None:
     after = "x" * 60 + "\n"
     for count in range(120, 126):  # the tail is cut within the key, or beside it
         kept = await said_on_stderr(f"{KEY}\n" * 40 + after * count + f"{KEY}\n" + after * (7_990 // 61))
@@ -175,11 +175,11 @@ async def test_a_launcher_that_was_killed_is_started_again(tmp_path: Path) -> No
     assert await second.wait() == 5 and launching._Launcher._one is not launcher
     await second.end(grace_s=1)
     first.close_stdin()
-    assert await first.wait() == 4, "what it had forked goes on"
+    assert await first.wait() == 4, "the parents that it had forked continue"
     await first.end(grace_s=1)
 
 
-async def test_cancelled_while_it_starts_it_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_cancelled_start_leaves_no_process(tmp_path: Path) -> None:
     for _ in range(20):
         starting = asyncio.create_task(spawn(tmp_path, "sleep 600"))
         for _ in range(random.randrange(8)):

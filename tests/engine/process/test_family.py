@@ -1,4 +1,4 @@
-"""The family of an attempt: all of it is found, all of it is ended, and nobody else."""
+"""The family of an attempt: all its processes are found and ended, and no other process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIMIT_S = 60.0
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEPER}"
-# Starts a grandchild in a session of its own, says its pid when that one is up, and goes on or not.
+# Starts a grandchild in a session of its own, prints its pid when that has started, and then continues or exits.
 PARENT = """
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE, start_new_session=True, env=%s)
@@ -32,7 +32,7 @@ time.sleep(%s)
 os._exit(0)
 """
 
-# Goes slowly when asked, and says at its end how its child is.
+# Ends slowly on SIGTERM, and prints at its end whether its child is alive.
 SLOW_AGENT = """
 import os, signal, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]], stdout=subprocess.PIPE)
@@ -63,7 +63,7 @@ def mark() -> str:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts Python code with a mark, waits for its first line, and leaves nothing behind."""
+    """Starts Python code with a mark and waits for its first line. At the end of the test its processes are ended."""
     started: list[subprocess.Popen[bytes]] = []
     strays: list[tuple[int, float | None]] = []
 
@@ -116,7 +116,7 @@ class TestFamily:
         process = start(parent(), SLEEPER, mark=mark)
         assert pids(mark) == {process.pid, process.grandchild}  # type: ignore[attr-defined]
 
-    def test_one_that_dropped_the_mark_is_found_by_its_parents(self, start: Start, mark: str) -> None:
+    def test_a_process_that_dropped_the_mark_is_found_by_its_parents(self, start: Start, mark: str) -> None:
         process = start(parent(environ="{}"), SLEEPER, mark=mark)
         assert pids(mark) == {process.pid, process.grandchild}  # type: ignore[attr-defined]
 
@@ -129,17 +129,17 @@ class TestFamily:
         process.wait(LIMIT_S)
         assert pids(mark) == {process.grandchild}  # type: ignore[attr-defined]
 
-    def test_the_dead_do_not_count(self, start: Start, mark: str) -> None:
+    def test_dead_processes_do_not_count(self, start: Start, mark: str) -> None:
         process = start(SLEEPER, mark=mark)
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped yet
         assert pids(mark) == set()
         assert started_at(process.pid) is None
 
-    def test_nobody_carries_an_unknown_mark(self) -> None:
+    def test_no_process_has_an_unknown_mark(self) -> None:
         assert family("no such mark") == []
 
-    def test_our_own_process_is_never_among_them(self, start: Start, mark: str) -> None:
+    def test_our_own_process_is_never_in_the_family(self, start: Start, mark: str) -> None:
         child = start(SLEEPER, mark=None)
         found = pids(mark, os.getpid())
         assert os.getpid() not in found
@@ -155,21 +155,21 @@ class TestIdentity:
         assert is_alive(process.pid, None)
         assert not is_alive(process.pid, began - 1)
 
-    def test_nobody_is_not_alive(self, start: Start) -> None:
+    def test_a_process_that_does_not_exist_is_not_alive(self, start: Start) -> None:
         process = start(SLEEPER, mark=None)
         process.kill()
         process.wait()
         assert started_at(process.pid) is None
         assert not is_alive(process.pid, None)
 
-    def test_a_name_full_of_brackets_and_blanks_is_read(self, start: Start) -> None:
+    def test_a_name_with_brackets_and_blanks_is_read(self, start: Start) -> None:
         name = "import ctypes; ctypes.CDLL(None).prctl(15, b') Z 1 (', 0, 0, 0); " + SLEEPER
         process = start(name, mark=None)
         assert started_at(process.pid) is not None
 
 
 class TestEnding:
-    async def test_all_of_them_end_also_a_grandchild_that_ignores_the_request(self, start: Start, mark: str) -> None:
+    async def test_the_whole_family_ends_even_a_grandchild_that_ignores_sigterm(self, start: Start, mark: str) -> None:
         process = start(parent(), STUBBORN, mark=mark)
         grandchild: int = process.grandchild  # type: ignore[attr-defined]
         assert await end_family(mark, process.pid, grace_s=0.2) == 2
@@ -177,7 +177,7 @@ class TestEnding:
         assert started_at(grandchild) is None
         assert process.wait(LIMIT_S) == -signal.SIGTERM
 
-    async def test_the_agent_goes_before_its_tools_so_that_it_cannot_act_on_their_end(
+    async def test_the_agent_ends_before_its_tools_so_that_it_cannot_react_to_their_end(
         self, start: Start, mark: str, tmp_path: Path
     ) -> None:
         notes = tmp_path / "notes"
@@ -185,7 +185,7 @@ class TestEnding:
         await end_family(mark, process.pid, grace_s=30)
         assert notes.read_text() == "agent went: before its tool; tool was asked"
 
-    async def test_an_agent_without_an_owner_is_not_asked_and_its_tools_are(
+    async def test_an_orphaned_agent_is_killed_at_once_and_its_tools_get_sigterm_first(
         self, start: Start, mark: str, tmp_path: Path
     ) -> None:
         notes = tmp_path / "notes"
@@ -206,13 +206,15 @@ class TestEnding:
         await end_family(mark, grace_s=0.1)
         assert process.wait(LIMIT_S) < 0
 
-    async def test_who_goes_when_asked_is_not_killed_and_not_waited_for(self, start: Start, mark: str) -> None:
+    async def test_a_process_that_ends_on_sigterm_is_neither_killed_nor_waited_for(
+        self, start: Start, mark: str
+    ) -> None:
         process = start(SLEEPER, mark=mark)
         async with asyncio.timeout(LIMIT_S):
             await end_family(mark, grace_s=10 * LIMIT_S)
         assert process.wait(LIMIT_S) == -signal.SIGTERM
 
-    async def test_strangers_are_left_alone(self, start: Start, mark: str) -> None:
+    async def test_other_processes_are_not_signalled(self, start: Start, mark: str) -> None:
         stranger = start(SLEEPER, mark=mark + "0")
         start(SLEEPER, mark=mark)
         await end_family(mark, grace_s=1)
@@ -222,7 +224,7 @@ class TestEnding:
     async def test_without_a_family_there_is_nothing_to_do(self, mark: str) -> None:
         assert await end_family(mark, grace_s=5) == 0
 
-    async def test_cancelled_it_kills_at_once(self, start: Start, mark: str) -> None:
+    async def test_a_cancelled_end_kills_at_once(self, start: Start, mark: str) -> None:
         process = start(STUBBORN, mark=mark)
         ending = asyncio.create_task(end_family(mark, grace_s=60))
         await asyncio.sleep(0)

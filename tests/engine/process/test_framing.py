@@ -1,4 +1,4 @@
-"""Bytes into lines: however they are chunked, and however long they are."""
+"""Bytes are split into lines, however they are chunked and however long the lines are."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def test_any_chunking_gives_the_same_lines(raw: bytes, cuts: list[int]) -> None:
 
 
 @given(BYTES)
-def test_byte_by_byte_is_the_same_as_at_once(raw: bytes) -> None:
+def test_single_bytes_give_the_same_lines_as_one_chunk(raw: bytes) -> None:
     assert framed([raw[n : n + 1] for n in range(len(raw))]) == framed([raw])
 
 
-def test_a_line_comes_as_soon_as_its_end_does() -> None:
+def test_a_line_is_returned_as_soon_as_its_end_arrives() -> None:
     framer = LineFramer()
     assert framer.feed(b'{"a"') == []
     assert framer.feed(b":1}\n{") == [b'{"a":1}']
@@ -43,7 +43,7 @@ def test_a_line_comes_as_soon_as_its_end_does() -> None:
     assert framer.rest() == b"{}"
 
 
-def test_the_rest_is_given_once() -> None:
+def test_the_rest_is_returned_once() -> None:
     framer = LineFramer()
     framer.feed(b"half")
     assert (framer.rest(), framer.rest()) == (b"half", b"")
@@ -69,8 +69,8 @@ def test_a_line_over_the_limit_is_skipped_and_nothing_else(size: int, chunk: int
             assert told == long
 
 
-def test_a_huge_line_is_never_held() -> None:
-    """Of 300 MB only the head is kept; a line below the limit is held once, and handed out without a copy."""
+def test_a_huge_line_is_never_held_in_memory() -> None:
+    """Of 300 MB only the head is kept. A line below the limit is in memory once, and is returned without a copy."""
     chunk, framer = b"x" * 262_144, LineFramer()
     tracemalloc.start()
     try:
@@ -89,7 +89,7 @@ def test_a_huge_line_is_never_held() -> None:
 
 
 class CountedBuffer(BytesIO):
-    """Counts the bytes that go in and that are handed out."""
+    """Counts the bytes that are written to it and returned by it."""
 
     written = handed_out = 0
 

@@ -1,4 +1,4 @@
-"""Asking a binary what it can do."""
+"""The probe of a binary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clew.engine.process.family import started_at
 from clew.testing.stage import Stage
 
 
-async def test_nothing_is_left_of_a_question_that_is_stopped(
+async def test_a_cancelled_probe_leaves_no_process(
     scripted: Stage, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun = tmp_path / "begun"
@@ -23,7 +23,7 @@ async def test_nothing_is_left_of_a_question_that_is_stopped(
     slow.chmod(0o700)
     async with scripted.open() as client:
         asking = asyncio.create_task(client.engine.abilities("claude", Binary(str(slow), "setting")))
-        pids = (await asyncio.to_thread(begun.read_text)).split()  # it is asked two things at once
+        pids = (await asyncio.to_thread(begun.read_text)).split()  # two commands run at the same time
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking
@@ -32,12 +32,12 @@ async def test_nothing_is_left_of_a_question_that_is_stopped(
     assert not [record for record in caplog.records if record.name == "asyncio"]
 
 
-async def test_a_binary_that_prints_without_end_is_stopped(scripted: Stage, tmp_path: Path) -> None:
+async def test_a_binary_that_prints_endlessly_is_stopped(scripted: Stage, tmp_path: Path) -> None:
     talker = tmp_path / "talker"
     talker.write_text("#!/bin/sh\nexec yes\n")
     talker.chmod(0o700)
     async with scripted.open() as client:
-        for _ in range(4):  # how much has been read by then is a matter of luck
+        for _ in range(4):  # how much has been read by then depends on chance
             asking = asyncio.create_task(client.engine.abilities("claude", Binary(str(talker), "setting")))
             await asyncio.sleep(0.05)
             asking.cancel()

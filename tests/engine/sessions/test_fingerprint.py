@@ -1,4 +1,4 @@
-"""A session file's fingerprint: what was left in it still stands there, or not."""
+"""A session file's fingerprint: whether the bytes that the file had are unchanged."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def altered(path: Path, mark: Mark, *origin_files: tuple[Path, int]) -> bool:
         (b"two\n" * 9, True),
     ],
 )
-def test_what_was_left_must_stand_at_the_beginning(tmp_path: Path, after: bytes, is_other: bool) -> None:
+def test_the_bytes_after_our_last_turn_must_be_unchanged(tmp_path: Path, after: bytes, is_other: bool) -> None:
     path = made(tmp_path / "s", b"one\ntwo\n")
     mark = left(path)
     made(path, after)
     assert altered(path, mark) is is_other
 
 
-def test_files_larger_than_a_chunk_are_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_larger_than_a_chunk_are_read_completely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNK_BYTES", 3)
     path = made(tmp_path / "s", b"one\ntwo\n")
     mark = left(path)
@@ -57,7 +57,7 @@ def test_files_larger_than_a_chunk_are_read_whole(tmp_path: Path, monkeypatch: p
     assert altered(path, mark)
 
 
-def test_a_copy_counts_the_file_that_it_begins_in(tmp_path: Path) -> None:
+def test_the_origin_file_of_a_copy_is_hashed_too(tmp_path: Path) -> None:
     origin, copy = made(tmp_path / "o", b"old\nmore\n"), made(tmp_path / "c", b"new\n")
     mark = left(copy, (origin, 4))
     made(origin, b"old\nmore, as its owner continues\n")
@@ -66,7 +66,7 @@ def test_a_copy_counts_the_file_that_it_begins_in(tmp_path: Path) -> None:
     assert altered(copy, mark, (origin, 4))
 
 
-def test_a_stamp_is_of_identity_size_and_times_and_never_of_a_fresh_file(tmp_path: Path) -> None:
+def test_a_stamp_depends_on_identity_size_and_times_and_a_recent_file_has_none(tmp_path: Path) -> None:
     path = made(tmp_path / "s", b"one")
     stamp = stamp_of(path)
     assert stamp == stamp_of(path)
@@ -76,5 +76,5 @@ def test_a_stamp_is_of_identity_size_and_times_and_never_of_a_fresh_file(tmp_pat
     assert stamp_of(path) is None, "a second write in the same tick would leave it the same"
 
 
-def test_of_a_mark_without_a_digest_nothing_is_told(tmp_path: Path) -> None:
+def test_a_mark_without_a_digest_never_counts_as_altered(tmp_path: Path) -> None:
     assert not altered(made(tmp_path / "s", b"one"), Mark(2, "e"))

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that break: all of them now, or one in the very moment of a commit."""
+"""Breaks connections to PostgreSQL: all of them at once, or one during a commit."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import psycopg
 
-COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"  # the server's word for it
+COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"  # the server's message after a commit
 SOCKET = ".s.PGSQL.5432"
 
 
 def cut(url: str) -> int:
-    """Ends every connection to the database; the server stays up. How many there were."""
+    """Ends every connection to the database, but not the server. Returns how many there were."""
     ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> %s"
     with psycopg.connect(url, autocommit=True) as connection:
         return len(connection.execute(ended, (connection.info.backend_pid,)).fetchall())
 
 
 class Between:
-    """Stands between Clew and the server, and counts commits. After `lose` more the next one's answer is lost."""
+    """A proxy between Clew and the server that counts commits, and drops the result of commit number `lose`."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._server = str(Path(unquote(parse_qs(urlsplit(url).query)["host"][0])) / SOCKET)

@@ -1,4 +1,4 @@
-"""Asks prompts in thread "t" as a daemon does, says so when the first runs and all are stored, and stays."""
+"""Asks prompts in thread "t" as a daemon does, prints a line when the first runs and all are stored, and stays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Session files damaged or not writable, lines and answers of any size, agents that lie or will not end."""
+"""Damaged and unwritable session files, lines and answers of any size, agents that lie or do not end."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def test_damaged_session_file_costs_at_most_a_fresh_turn(stage: Stage, dam
         assert (await true_turn(stage, thread, voice)).session_resumed
 
 
-async def test_turn_that_the_agent_did_not_save_is_said_and_sent_again(scripted: Stage) -> None:
+async def test_turn_that_the_agent_did_not_save_causes_a_warning_and_is_sent_again(scripted: Stage) -> None:
     voice = TokenModel(scripted.api)
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
@@ -80,15 +80,14 @@ async def test_turn_that_the_agent_did_not_save_is_said_and_sent_again(scripted:
 
 
 @pytest.mark.real
-async def test_unwritable_session_file_is_said(real: Stage) -> None:
-    """Root may write anything, so the file is made unwritable by a folder in the place of every later write."""
+async def test_unwritable_session_file_causes_a_warning(real: Stage) -> None:
+    """Root may write to any file, so the CLI runs as another user."""
     voice = TokenModel(real.api)
     async with real.open() as client:
         thread = await client.thread("t", cwd=real.work)
         await true_turn(real, thread, voice)
         [path] = real.session_files()
         first, *rest = real.binary.read_text().splitlines()
-        # As an ordinary user with a file of mode 444: the launcher drops its rights before it becomes the CLI.
         real.binary.write_text("\n".join([first, *rest[:-1], rest[-1].replace("exec ", "exec setpriv --reuid=65534 ")]))
         for folder in (real.folder, *real.folder.rglob("*")):
             os.chown(folder, 65534, -1)
@@ -104,7 +103,7 @@ async def test_unwritable_session_file_is_said(real: Stage) -> None:
 
 @pytest.mark.rest
 @pytest.mark.parametrize("size", [1_200_000, 10_000_000])
-async def test_long_answer_arrives_whole(stage: Stage, size: int) -> None:
+async def test_long_answer_arrives_completely(stage: Stage, size: int) -> None:
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work)
         reply = await ask(thread, f"!big {size}")
@@ -146,7 +145,7 @@ async def test_flood_of_a_huge_line_and_of_stderr_is_survived(scripted: Stage) -
         assert reply.text == "ack: hello"
 
 
-async def test_large_prompt_arrives_whole(stage: Stage) -> None:
+async def test_large_prompt_arrives_completely(stage: Stage) -> None:
     prompt = "word " * 60_000 + "\n!say got it"
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work)
@@ -211,7 +210,7 @@ async def test_waiting_for_a_person_does_not_count(
 
     async def slow_person(question: object) -> Answer:
         pass_an_hour()
-        await asyncio.sleep(3 * client.engine.settings.poll_s)  # whoever watches the run has looked at the clock
+        await asyncio.sleep(3 * client.engine.settings.poll_s)  # the task that watches the run has checked the time
         return Answer(allow=True)
 
     async with scripted.open(idle_timeout=idle_timeout) as client:
@@ -221,7 +220,7 @@ async def test_waiting_for_a_person_does_not_count(
         assert (scripted.work / "made").exists()
 
 
-async def test_two_runs_in_one_thread_go_one_after_the_other(scripted: Stage) -> None:
+async def test_two_runs_in_one_thread_run_one_after_the_other(scripted: Stage) -> None:
     voice = TokenModel(scripted.api)
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
@@ -235,7 +234,7 @@ async def test_two_runs_in_one_thread_go_one_after_the_other(scripted: Stage) ->
         await true_turn(scripted, thread, voice)
 
 
-async def test_agents_running_at_once_are_capped(scripted: Stage) -> None:
+async def test_the_number_of_agents_at_once_is_limited(scripted: Stage) -> None:
     async with scripted.open(max_agents=1) as client:
         first = await (await client.thread("a", cwd=scripted.work)).ask("!slow 10 0.1")
         second = await (await client.thread("b", cwd=scripted.work)).ask("hello")
@@ -262,7 +261,7 @@ async def test_full_context_falls_back_once_with_a_shorter_transcript(scripted: 
 
 
 async def test_run_whose_lease_was_taken_over_writes_nothing_more(scripted: Stage) -> None:
-    """As after a long sleep of this machine, when another one has gone on with the thread."""
+    """As after a long sleep of this machine, while another machine continued the thread."""
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("!slow 20 0.05")
@@ -291,8 +290,8 @@ async def test_run_whose_lease_was_taken_over_writes_nothing_more(scripted: Stag
         assert [lease.token for lease in leases] == ["theirs"], "and it lets the other's lease alone"
 
 
-async def test_request_that_breaks_off_and_starts_over_counts_once(stage: Stage) -> None:
-    """The agent's own retry: what had streamed of the broken message does not stand twice in the answer."""
+async def test_request_that_breaks_off_and_is_retried_counts_once(stage: Stage) -> None:
+    """The agent's own retry: what was streamed of the broken message is not in the answer twice."""
     replies = iter([Cut("half an ans"), Text("the whole answer")])
     stage.api.reply = lambda request: next(replies, Text("the whole answer"))
     async with stage.open(environ={"CLAUDE_CODE_MAX_RETRIES": "2"}) as client:
@@ -318,7 +317,7 @@ async def test_time_out_says_what_the_agent_was_retrying(stage: Stage, pass_an_h
         assert "was retrying" in reply.error.message
 
 
-async def test_something_else_than_the_agent_is_not_run(scripted: Stage) -> None:
+async def test_a_binary_that_is_not_the_agent_is_not_run(scripted: Stage) -> None:
     async with scripted.open(**{"agents.claude.path": "/bin/ls"}) as client:
         thread = await client.thread("t", cwd=scripted.work)
         reply = await ask(thread, "hello")
@@ -326,7 +325,7 @@ async def test_something_else_than_the_agent_is_not_run(scripted: Stage) -> None
         assert "/bin/ls is not the claude CLI" in reply.error.message
 
 
-async def test_person_that_breaks_declines_and_says_so(scripted: Stage) -> None:
+async def test_a_failing_person_callback_declines_with_a_warning(scripted: Stage) -> None:
     async def person(question: object) -> Answer:
         raise ValueError("oops")
 

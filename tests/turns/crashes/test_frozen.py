@@ -1,4 +1,4 @@
-"""A process that is stopped inside a transaction of its run, on a machine that others know by its heartbeat alone."""
+"""A process that is stopped inside a transaction of its run, as on another machine: only its heartbeat is visible."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ asyncio.run(main())
 """
 
 
-async def test_its_run_is_recovered_and_it_writes_nothing_more(scripted: Stage, postgres: PostgresServer) -> None:
+async def test_the_run_of_a_frozen_process_is_recovered(scripted: Stage, postgres: PostgresServer) -> None:
     url = f"{postgres.new_store()}&options=-c%20idle_in_transaction_session_timeout%3D1s"
     async with scripted.open(environ={"CLEW_STORE": url}) as client:
         context = client.engine.context

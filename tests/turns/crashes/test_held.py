@@ -1,4 +1,4 @@
-"""A person stops a run: what they had queued behind it waits until they send it. What others queued does not."""
+"""When a person stops a run, the daemon's prompts behind it wait until they are sent. Other prompts do not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLOW = "!slow 1000 0.05"
 
 
 async def going(thread: Thread, *, lasting: bool = True) -> Run:
-    """A run that has said something and goes on."""
+    """A run that has said something and continues."""
     run = await thread.ask(SLOW, lasting=lasting)
     async for event in run:
         if isinstance(event, TextStreamed):
@@ -29,7 +29,7 @@ async def going(thread: Thread, *, lasting: bool = True) -> Run:
 
 
 async def held(client: Client, *runs: Run) -> list[bool]:
-    """Whether they are; all of them are queued still."""
+    """Whether each run is held; all of them are still queued."""
     stored = [await client.run(run.id) for run in runs]
     assert [run.status for run in stored] == [RunStatus.QUEUED] * len(runs)
     return [run.asked.held for run in stored]
@@ -70,7 +70,7 @@ async def test_a_stop_holds_what_a_person_queued_and_nothing_else(scripted: Stag
 
 
 async def test_what_is_asked_after_the_stop_is_not_held(scripted: Stage) -> None:
-    """The run may take a while to end, and what was meant is typed meanwhile."""
+    """The run may take a while to end, and the person may type the next prompt meanwhile."""
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         first = await going(thread)
@@ -78,7 +78,7 @@ async def test_what_is_asked_after_the_stop_is_not_held(scripted: Stage) -> None
         assert (await (await thread.ask("what was meant", lasting=True))).text == "ack: what was meant"
 
 
-async def test_one_that_is_sent_now_stops_the_run_and_is_before_the_others(scripted: Stage) -> None:
+async def test_a_prompt_that_is_sent_stops_the_run_and_starts_before_the_others(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         first = await going(thread)
@@ -90,7 +90,7 @@ async def test_one_that_is_sent_now_stops_the_run_and_is_before_the_others(scrip
         assert await asked(thread) == [SLOW, "third", "second"]
 
 
-async def test_a_prompt_that_is_taken_back_holds_nothing(scripted: Stage) -> None:
+async def test_cancelling_a_queued_prompt_holds_nothing(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         first = await going(thread)
@@ -102,7 +102,7 @@ async def test_a_prompt_that_is_taken_back_holds_nothing(scripted: Stage) -> Non
         assert (await third.reply()).status == RunStatus.CANCELLED
 
 
-async def test_a_second_stop_holds_neither_what_was_meant_nor_what_was_sent(scripted: Stage) -> None:
+async def test_a_second_stop_holds_neither_new_prompts_nor_sent_ones(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         first = await going(thread)
@@ -116,8 +116,8 @@ async def test_a_second_stop_holds_neither_what_was_meant_nor_what_was_sent(scri
         assert (await meant).text == "ack: what was meant"
 
 
-async def test_sending_one_takes_no_other_back_that_waits_for_its_agent(scripted: Stage) -> None:
-    """It has the thread, and waits for a free place: nobody stopped it."""
+async def test_sending_a_prompt_does_not_cancel_a_run_that_waits_for_a_slot(scripted: Stage) -> None:
+    """It has the thread and waits for a free slot; nobody stopped it."""
     async with scripted.open(max_agents=1) as client:
         other = await going(await client.thread("other", cwd=scripted.work))
         thread = await client.thread("t", cwd=scripted.work)
@@ -130,7 +130,7 @@ async def test_sending_one_takes_no_other_back_that_waits_for_its_agent(scripted
         assert [(await first).text, (await second).text] == ["ack: first", "ack: second"]
 
 
-async def test_one_that_is_sent_does_not_wait_for_a_question_of_a_dead_run(scripted: Stage) -> None:
+async def test_a_prompt_that_is_sent_does_not_wait_for_a_question_of_a_dead_run(scripted: Stage) -> None:
     daemon = await start_daemon(scripted, FORM, "second")
     async with scripted.open() as client:
         await the_question(client)
@@ -142,7 +142,7 @@ async def test_one_that_is_sent_does_not_wait_for_a_question_of_a_dead_run(scrip
 
 
 async def test_a_stop_holds_nothing_that_was_not_behind_it(scripted: Stage) -> None:
-    """A daemon left it behind; a terminal's prompt went first, and was stopped."""
+    """A dead daemon had left the prompt queued; a prompt from a terminal started before it, and was stopped."""
     daemon = await start_daemon(scripted, SLOW, "second")
     async with scripted.open() as client:
         await kill(daemon)
@@ -185,7 +185,7 @@ async def test_held_prompts_outlive_their_daemon(scripted: Stage) -> None:
         assert (await client.run(runs["second"].id)).status is RunStatus.QUEUED
 
 
-async def test_one_that_was_sent_from_another_process_starts_too(scripted: Stage) -> None:
+async def test_a_prompt_that_another_process_sent_starts_too(scripted: Stage) -> None:
     daemon = await start_daemon(scripted, SLOW, "second")
     async with scripted.open() as client:
         runs = {run.prompt: run for run in await client.runs()}
@@ -197,8 +197,8 @@ async def test_one_that_was_sent_from_another_process_starts_too(scripted: Stage
 
 
 @pytest.mark.parametrize("cancelled", [True, False])
-async def test_a_prompt_that_was_cancelled_while_it_waited_does_not_stand(scripted: Stage, cancelled: bool) -> None:
-    """Whatever dies afterwards. One that nobody took back is a turn without an answer."""
+async def test_a_prompt_that_was_cancelled_while_it_waited_is_not_a_turn(scripted: Stage, cancelled: bool) -> None:
+    """Even if its process dies afterwards. A prompt that was not cancelled is a turn without an answer."""
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         await (await thread.ask("one"))

@@ -1,7 +1,7 @@
 """kill -9 of Clew at every named point, and of the agent at every stage of a turn.
 
-After each: no lost prompt, no duplicate, no bricked thread, no orphan process, and the next turn shows the model the
-truth.
+After each kill no prompt is lost or duplicated, the thread is usable, no process is left, and the next turn shows the
+model the thread's true history.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def words_for(point: str) -> str:
 
 
 async def next_turn_is_true(stage: Stage, client: Client, voice: TokenModel, killed: str) -> Reply:
-    """Asks on, and holds what the model was shown against the thread."""
+    """Asks once more, and compares what the model was shown with the thread."""
     thread = await client.find("t")
     before = await thread.turns()
     prompts = [turn.text for turn in before if turn.role is Role.USER]
@@ -106,7 +106,7 @@ async def clew_is_killed(stage: Stage, point: str, turn: str) -> None:
 
 
 class Killer:
-    """Kills everything that the agent is, when the right event comes."""
+    """Kills all processes of the agent when the given event comes."""
 
     def __init__(self, stage: Stage, when: type[Event]) -> None:
         self._stage = stage
@@ -116,13 +116,15 @@ class Killer:
     async def watch(self, run: Run) -> None:
         async for event in run:
             if isinstance(event, self._when) and not self.killed:
-                for _ in range(500):  # the process may not be there yet
+                for _ in range(500):  # the process may not exist yet
                     found = self._stage.processes()
                     if found:
                         break
                     await asyncio.sleep(0.01)
                 for pid in found[:1] if self._when is ToolStarted else found:
-                    with contextlib.suppress(ProcessLookupError):  # a helper of the launcher's, gone by itself
+                    with contextlib.suppress(
+                        ProcessLookupError
+                    ):  # a helper process of the launcher that has ended by itself
                         os.kill(pid, signal.SIGKILL)
                 self.killed = bool(found)
 
@@ -193,7 +195,7 @@ async def test_cancel_keeps_what_was_said_and_the_next_turn_is_true(stage: Stage
         await next_turn_is_true(stage, client, voice, prompt)
 
 
-async def test_timed_out_run_can_go_on(stage: Stage, pass_an_hour: Callable[[], None]) -> None:
+async def test_timed_out_run_can_be_continued(stage: Stage, pass_an_hour: Callable[[], None]) -> None:
     voice = TokenModel(stage.api)
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work, permissions="all")
@@ -206,9 +208,9 @@ async def test_timed_out_run_can_go_on(stage: Stage, pass_an_hour: Callable[[], 
         await next_turn_is_true(stage, client, voice, prompt)
 
 
-async def test_what_is_truncated_before_its_dead_run_was_tidied_up_does_not_come_back(scripted: Stage) -> None:
+async def test_a_turn_that_is_truncated_before_recovery_does_not_come_back(scripted: Stage) -> None:
     voice = TokenModel(scripted.api)
-    async with scripted.open() as client:  # open already: nobody looks for the dead by themselves
+    async with scripted.open() as client:  # opened before the crash, so nothing is recovered automatically
         thread = await client.thread("t", cwd=scripted.work)
         await (await thread.ask(voice.prompt()))
         kept = await thread.turns()

@@ -1,5 +1,5 @@
-"""What a daemon leans on: events that are heard only when they are stored, queued prompts that outlive the process,
-questions that wait for an answer from anywhere and survive a death."""
+"""What a daemon relies on: events are passed on only when they are stored, queued prompts outlive the process, and
+questions wait for an answer from any process and survive a crash."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DAEMON = Path(__file__).with_name("daemon.py")
 
 
 async def start_daemon(stage: Stage, *prompts: str) -> forkserver.AsyncProcess:
-    """A process that asks the prompts in thread "t", lasting, and stays; it says a line when they are stored."""
+    """A process that asks lasting prompts in thread "t", prints a line when they are stored, and keeps running."""
     process = await forkserver.start_in_loop(
         [stage.work, MODEL, *prompts], script=DAEMON, env=stage.environ, stdout=subprocess.PIPE
     )
@@ -50,7 +50,7 @@ async def kill(process: forkserver.AsyncProcess, how: signal.Signals = signal.SI
 
 
 async def put_to_sleep(process: forkserver.AsyncProcess, stage: Stage) -> None:
-    """Stopped, and not in the middle of a transaction: nobody could write then."""
+    """Stops the process, but not inside a transaction: no other process could write then."""
     async with asyncio.timeout(60):
         while True:
             os.kill(process.pid, signal.SIGSTOP)
@@ -64,7 +64,7 @@ async def put_to_sleep(process: forkserver.AsyncProcess, stage: Stage) -> None:
 
 
 async def the_question(client: Client) -> Question:
-    """The first that is open, when it is."""
+    """Waits for the first open question."""
     async with asyncio.timeout(60):
         while True:
             for question in await client.engine.store.call(lambda store: store.questions.open()):
@@ -80,7 +80,7 @@ async def ended(client: Client, run_id: str) -> RunStatus:
     return (await client.run(run_id)).status
 
 
-async def test_a_follower_hears_each_event_once_and_only_when_it_is_stored(stage: Stage) -> None:
+async def test_a_follower_gets_each_event_once_and_only_when_it_is_stored(stage: Stage) -> None:
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work)
         run = await thread.ask("!slow 20 0.02")
@@ -96,7 +96,7 @@ async def test_a_follower_hears_each_event_once_and_only_when_it_is_stored(stage
         assert rest == list(range(4, len(heard) + 1))
 
 
-async def test_a_follower_of_another_process_hears_the_same(scripted: Stage) -> None:
+async def test_a_follower_in_another_process_gets_the_same_events(scripted: Stage) -> None:
     daemon = await start_daemon(scripted, "!slow 20 0.05")
     try:
         async with scripted.open() as client:
@@ -128,7 +128,7 @@ async def test_a_question_is_answered_through_the_store_under_resume_too(stage: 
             await client.answer(run.id, "nothing", Answer(allow=False))
 
 
-async def test_a_person_at_hand_and_the_store_may_both_answer_and_the_first_counts(scripted: Stage) -> None:
+async def test_the_first_answer_counts_whether_from_the_person_or_through_the_store(scripted: Stage) -> None:
     gave_up = asyncio.Event()
 
     async def slow_person(question: QuestionAsked) -> Answer:
@@ -215,9 +215,7 @@ async def test_prompts_that_were_queued_behind_a_question_wait_behind_it_for_the
 
 
 @pytest.mark.parametrize("how", ["truncate", "cancel"])
-async def test_a_question_that_nobody_wants_to_answer_can_be_dropped_and_the_queue_goes_on(
-    scripted: Stage, how: str
-) -> None:
+async def test_an_open_question_can_be_dropped_and_the_queue_continues(scripted: Stage, how: str) -> None:
     daemon = await start_daemon(scripted, FORM, "second")
     async with scripted.open() as client:
         await the_question(client)
@@ -235,7 +233,7 @@ async def test_a_question_that_nobody_wants_to_answer_can_be_dropped_and_the_que
         assert await client.views.questions() == []
 
 
-async def test_who_asks_anew_at_a_terminal_withdraws_the_question_and_the_queue_goes_on_after_it(
+async def test_a_new_prompt_from_a_terminal_withdraws_the_question_and_the_queue_continues(
     scripted: Stage,
 ) -> None:
     daemon = await start_daemon(scripted, FORM, "second")
@@ -254,7 +252,7 @@ async def test_who_asks_anew_at_a_terminal_withdraws_the_question_and_the_queue_
             await client.answer(question.run_id, question.id, Answer(allow=True))
 
 
-async def test_an_answer_that_waits_for_its_turn_goes_before_older_prompts_after_a_death(scripted: Stage) -> None:
+async def test_after_a_crash_a_queued_answer_starts_before_older_prompts(scripted: Stage) -> None:
     daemon = await start_daemon(scripted, FORM, "second")
     async with scripted.open() as client:
         await the_question(client)
@@ -277,11 +275,11 @@ async def test_an_answer_that_waits_for_its_turn_goes_before_older_prompts_after
         assert asked[-1] == "second"
 
 
-async def test_an_answer_that_the_run_did_not_live_to_hear_is_passed_on_once(scripted: Stage) -> None:
+async def test_an_answer_that_the_dead_run_never_read_is_delivered_once(scripted: Stage) -> None:
     daemon = await start_daemon(scripted, FORM)
     async with scripted.open() as client:
         question = await the_question(client)
-        await put_to_sleep(daemon, scripted)  # it is alive and will not hear
+        await put_to_sleep(daemon, scripted)  # it is alive, but will not notice the answer
         await client.answer(question.run_id, question.id, Answer(allow=True, answers={"Which one?": "Left"}))
         await kill(daemon)
         await client.engine.recover()
@@ -302,7 +300,9 @@ async def test_queued_prompts_outlive_their_daemon_and_are_taken_up_in_order(
         assert runs["!slow 1000 0.05"].status is RunStatus.INTERRUPTED
         assert [runs[text].status for text in ("second", "third")] == [RunStatus.QUEUED] * 2
         thread = await client.find("t")
-        reply = await (await thread.ask("in between"))  # nobody carries the others out, so they are not in the way
+        reply = await (
+            await thread.ask("in between")
+        )  # no process carries the other runs out, so they do not block this one
         assert reply.text == "ack: in between"
         taken = await client.take_up()
         assert [run.prompt for run in taken] == ["second", "third"]
@@ -312,7 +312,7 @@ async def test_queued_prompts_outlive_their_daemon_and_are_taken_up_in_order(
         assert said == ["ack: in between", "ack: second", "ack: third"]
 
 
-async def test_a_queued_prompt_is_edited_or_taken_back_until_it_starts(scripted: Stage) -> None:
+async def test_a_queued_prompt_can_be_edited_or_cancelled_until_it_starts(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         first = await thread.ask("!slow 1000 0.05")
@@ -337,7 +337,7 @@ async def test_a_queued_prompt_is_edited_or_taken_back_until_it_starts(scripted:
 
 
 async def test_a_prompt_whose_daemon_died_before_it_began_is_taken_up_at_once(scripted: Stage) -> None:
-    """It held the thread's lease already, which must not be waited for."""
+    """It already held the thread's lease, which must not block the next daemon."""
     driver = await forkserver.start_in_loop(
         [scripted.work, MODEL, "first question"],
         script=DAEMON,
@@ -352,7 +352,7 @@ async def test_a_prompt_whose_daemon_died_before_it_began_is_taken_up_at_once(sc
         assert await ended(client, run.id) is RunStatus.ANSWERED
 
 
-async def test_a_queued_run_of_nobody_is_cancelled_at_once(scripted: Stage) -> None:
+async def test_a_queued_run_without_a_process_is_cancelled_at_once(scripted: Stage) -> None:
     daemon = await start_daemon(scripted, "!slow 1000 0.05", "second")
     await kill(daemon)
     async with scripted.open() as client:
@@ -374,7 +374,7 @@ async def test_a_question_is_withdrawn_when_its_run_is_cancelled(scripted: Stage
         assert not answered
 
 
-async def test_the_outlook_says_what_the_next_turn_will_be_and_what_a_change_would_do(scripted: Stage) -> None:
+async def test_the_preview_says_what_the_next_turn_will_be_and_what_a_change_would_do(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         assert (await thread.preview()).reason == "first_turn"
@@ -388,7 +388,7 @@ async def test_the_outlook_says_what_the_next_turn_will_be_and_what_a_change_wou
         assert "1 turn after it is archived" in preview.after_change["retry"]
         assert "retry" not in ((await thread.preview(answer.id)).after_change or {})
         gone = replace(first, id=TurnId("archived"))
-        with pytest.raises(NotFound, match="has no turn archived"):  # as if it was archived while this was asked
+        with pytest.raises(NotFound, match="has no turn archived"):  # as if the turn was archived at the same time
             await client.engine.store.call(lambda store: after_change(store, thread.record, gone))
         runs = len(await client.runs())
         await thread.edit(first.id, "first question, put better")
@@ -398,7 +398,7 @@ async def test_the_outlook_says_what_the_next_turn_will_be_and_what_a_change_wou
         assert len(await client.runs()) == runs + 1, "a preview leaves nothing behind"
 
 
-async def test_a_run_that_is_taken_up_goes_on_with_its_numbers_and_its_question_is_asked(scripted: Stage) -> None:
+async def test_a_run_that_is_taken_up_continues_its_event_numbers_and_its_question_is_asked(scripted: Stage) -> None:
     daemon = await start_daemon(scripted, "!slow 1000 0.05", FORM)
     async with scripted.open() as client:
         [queued] = [run for run in await client.runs() if run.prompt == FORM]
@@ -420,13 +420,13 @@ async def test_a_run_that_is_taken_up_goes_on_with_its_numbers_and_its_question_
         assert "question_asked" in [event.kind for event in rest]
 
 
-async def test_an_answer_that_the_agent_may_not_have_read_is_passed_on(scripted: Stage) -> None:
+async def test_an_answer_that_the_agent_may_not_have_read_is_delivered_again(scripted: Stage) -> None:
     daemon = await start_daemon(scripted, FORM)
     async with scripted.open() as client:
         question = await the_question(client)
         agents = [pid for pid in scripted.processes() if pid != daemon.pid]
         for pid in agents:
-            os.kill(pid, signal.SIGSTOP)  # it will not read what it is sent
+            os.kill(pid, signal.SIGSTOP)  # it will not read its input
         await client.answer(question.run_id, question.id, Answer(allow=True, answers={"Which one?": "Left"}))
         async with asyncio.timeout(60):
             while await client.engine.store.call(lambda store: store.questions.open()):
@@ -438,7 +438,7 @@ async def test_an_answer_that_the_agent_may_not_have_read_is_passed_on(scripted:
         assert "Which one?: Left" in scripted.prompt
 
 
-async def test_what_waits_for_an_agent_that_is_not_there_goes_on_waiting(scripted: Stage) -> None:
+async def test_a_queued_run_whose_agent_is_missing_stays_queued(scripted: Stage) -> None:
     daemon = await start_daemon(scripted, FORM, "second")
     async with scripted.open(environ={"CLEW_CLAUDE_PATH": str(scripted.binary)}) as client:
         question = await the_question(client)

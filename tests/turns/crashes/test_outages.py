@@ -1,4 +1,4 @@
-"""A database that goes away in the middle of a turn: it costs no prompt, no answer and no question."""
+"""The database becomes unavailable during a turn: no prompt, no answer and no question is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def url(postgres: PostgresServer) -> str:
 
 @pytest.fixture
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """A server that a test may stop."""
+    """A server of its own, which a test may stop."""
     with PostgresServer(tmp_path_factory.mktemp("own") / "data") as server:
         yield server
 
@@ -48,14 +48,14 @@ async def until(client: Client, run_id: str, status: RunStatus) -> None:
 
 
 async def cut_again(url: str) -> None:
-    """As soon as somebody is connected."""
+    """Breaks the connections as soon as there are some."""
     async with asyncio.timeout(60):
         while not cut(url):
             await asyncio.sleep(0.05)
 
 
 async def speaking(client: Client, run_id: str) -> None:
-    """Some of what it says is in the store."""
+    """Waits until a part of the run's answer is in the store."""
     async with asyncio.timeout(60):
         async for event in client.views.follow(run_id):
             if event.kind == "text_streamed":
@@ -85,7 +85,7 @@ async def test_a_connection_that_breaks_at_any_point_is_not_noticed(
 
 
 @pytest.mark.rest
-async def test_prompts_that_wait_outlive_cuts(scripted: Stage, url: str) -> None:
+async def test_queued_prompts_outlive_broken_connections(scripted: Stage, url: str) -> None:
     async with scripted.open(environ={"CLEW_STORE": url}) as client:
         thread = await client.thread("t", cwd=scripted.work)
         runs = [await thread.ask("!hang text so far", lasting=True)]
@@ -116,7 +116,9 @@ async def test_a_question_that_waits_for_a_person_stays_open(scripted: Stage, ur
 
 
 @pytest.mark.rest
-async def test_a_turn_goes_on_when_the_server_is_back_in_time(scripted: Stage, own: PostgresServer) -> None:
+async def test_a_turn_continues_when_the_server_is_available_again_in_time(
+    scripted: Stage, own: PostgresServer
+) -> None:
     async with scripted.open(environ={"CLEW_STORE": own.new_store()}) as client:
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("!slow 30 0.1")
@@ -130,7 +132,7 @@ async def test_a_turn_goes_on_when_the_server_is_back_in_time(scripted: Stage, o
 
 
 @pytest.mark.rest
-async def test_what_was_said_is_kept_when_the_server_stays_away(scripted: Stage, own: PostgresServer) -> None:
+async def test_what_was_said_is_kept_when_the_server_stays_unavailable(scripted: Stage, own: PostgresServer) -> None:
     environ = {"CLEW_STORE": own.new_store()}
     async with scripted.open(environ=environ) as client:
         client.engine.settings = replace(client.engine.settings, store_retry_s=0.5)
@@ -142,7 +144,7 @@ async def test_what_was_said_is_kept_when_the_server_stays_away(scripted: Stage,
         assert isinstance(error, StoreError) and "cannot be reached" in error.message
         assert not scripted.processes()
         await asyncio.to_thread(own.start)
-        await until(client, run.id, RunStatus.INTERRUPTED)  # as after a crash, by this process itself
+        await until(client, run.id, RunStatus.INTERRUPTED)  # this process recovers the run itself, as after a crash
         [asked, said] = await thread.turns()
         assert (asked.text, said.partial) == ("!slow 600 0.1", True)
         assert said.text.startswith("w0")
@@ -150,7 +152,7 @@ async def test_what_was_said_is_kept_when_the_server_stays_away(scripted: Stage,
 
 
 @pytest.mark.rest
-async def test_the_next_turn_waits_until_what_was_left_is_tidied_up(scripted: Stage, own: PostgresServer) -> None:
+async def test_the_next_turn_waits_until_recovery_has_cleaned_up(scripted: Stage, own: PostgresServer) -> None:
     async with scripted.open(environ={"CLEW_STORE": own.new_store()}) as client:
         client.engine.settings = replace(client.engine.settings, store_retry_s=0.5)
         thread = await client.thread("t", cwd=scripted.work)
@@ -163,8 +165,8 @@ async def test_the_next_turn_waits_until_what_was_left_is_tidied_up(scripted: St
         assert [turn.text[:2] for turn in await thread.turns()] == ["!s", "w0", "!s", "on"]
 
 
-async def test_a_run_that_was_left_is_in_nobodys_way_for_long(scripted: Stage) -> None:
-    """The store fails once, in the moment of the answer; this process lives on, and others wait for it."""
+async def test_a_run_that_was_left_to_recovery_does_not_block_others_for_long(scripted: Stage) -> None:
+    """The store fails once, during the commit of the answer; this process stays alive, and others wait for the run."""
     failing = [True]
 
     def full(point: str) -> None:
@@ -187,8 +189,8 @@ async def test_a_run_that_was_left_is_in_nobodys_way_for_long(scripted: Stage) -
 
 
 @pytest.mark.rest
-async def test_a_commit_whose_answer_is_lost_is_not_made_twice(scripted: Stage, url: str, tmp_path: Path) -> None:
-    """At each commit of a job in turn: it is asked once, answered once and paid once."""
+async def test_a_commit_whose_result_is_lost_is_not_made_twice(scripted: Stage, url: str, tmp_path: Path) -> None:
+    """For each commit of a job in turn: the job is asked, answered and charged once."""
     lost = 0
     with Between(url, tmp_path / "s").open() as between:
         async with scripted.open(environ={"CLEW_STORE": between.url}) as client:
@@ -198,7 +200,7 @@ async def test_a_commit_whose_answer_is_lost_is_not_made_twice(scripted: Stage, 
                 try:
                     job = await client.jobs.submit(a_job(scripted, prompt))
                 except StoreError:
-                    continue  # whoever submits is told that it may or may not be there
+                    continue  # the caller gets an error which says that the job may or may not be stored
                 await _carry_out(client, job.id)
                 if between.commits < between.lose:
                     break
@@ -213,7 +215,7 @@ async def test_a_commit_whose_answer_is_lost_is_not_made_twice(scripted: Stage, 
 
 
 async def _carry_out(client: Client, job_id: str) -> None:
-    """As a worker does: an error of the store is no end."""
+    """Carries the job out as a worker does: after an error of the store it continues."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -223,7 +225,7 @@ async def _carry_out(client: Client, job_id: str) -> None:
 
 
 class TestTheStoreItself:
-    def test_an_idle_connection_that_was_cut_is_replaced(self, url: str) -> None:
+    def test_an_idle_connection_that_broke_is_replaced(self, url: str) -> None:
         with open_store(url) as store:
             assert cut(url)
             assert store.threads.recent() == []
@@ -234,7 +236,7 @@ class TestTheStoreItself:
             with store.reading():
                 assert store.threads.recent() == []
 
-    def test_a_cut_in_mid_transaction_is_told_and_nothing_was_written(self, url: str) -> None:
+    def test_a_break_inside_a_transaction_raises_and_writes_nothing(self, url: str) -> None:
         with open_store(url) as store:
             with pytest.raises(StoreError) as raised, store.transaction():
                 store.key_values.set("f", "1")
@@ -243,7 +245,7 @@ class TestTheStoreItself:
             assert (raised.value.passing, raised.value.in_doubt) == (True, False)
             assert (store.key_values.get("f"), store.key_values.get("g")) == (None, None)
 
-    def test_a_commit_whose_answer_is_lost_is_in_doubt(self, url: str, tmp_path: Path) -> None:
+    def test_a_commit_whose_result_is_lost_is_in_doubt(self, url: str, tmp_path: Path) -> None:
         with Between(url, tmp_path / "s").open() as between, open_store(between.url) as store:
             between.lose = between.commits + 1
             with pytest.raises(StoreError) as raised:

@@ -1,4 +1,4 @@
-"""Machines that share a PostgreSQL store need not agree on the time: leases and heartbeats go by the server's clock."""
+"""Machines that share a PostgreSQL store need not agree on the time: leases and heartbeats use the server's clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shared(postgres: PostgresServer) -> Iterator[dict[str, str]]:
 
 
 def move(client: Client, host: str, skew_s: float) -> None:
-    """To another machine, whose clock is wrong by so much."""
+    """Moves the client to another machine, whose clock is wrong by `skew_s`."""
     context = client.engine.context
     clock = context.clock
     elsewhere = replace(context.owner, host=host)
@@ -38,7 +38,9 @@ def move(client: Client, host: str, skew_s: float) -> None:
 
 
 @pytest.mark.parametrize("skew_s", SKEWS_S)
-async def test_nobody_who_is_heard_of_is_taken_for_dead(scripted: Stage, shared: dict[str, str], skew_s: float) -> None:
+async def test_a_process_with_a_heartbeat_is_not_declared_dead(
+    scripted: Stage, shared: dict[str, str], skew_s: float
+) -> None:
     async with scripted.open(environ=shared) as client, scripted.open(environ=shared) as other:
         move(other, "elsewhere", skew_s)
         client.engine.settings = replace(client.engine.settings, lease_s=3.0)
@@ -69,10 +71,10 @@ def worker_of(store: Store, client: Client) -> StoredWorker:
 
 
 @pytest.mark.parametrize("skew_s", SKEWS_S)
-async def test_a_dead_machines_run_is_recovered_when_its_lease_is_over(
+async def test_a_dead_machines_run_is_recovered_when_its_lease_has_expired(
     scripted: Stage, shared: dict[str, str], skew_s: float
 ) -> None:
-    """Whatever the dead one's clock said, and whatever that of whoever looks says."""
+    """Whatever the clocks of the dead machine and of the recovering machine say."""
     async with scripted.open(environ=shared) as client:
         thread = await client.thread("t", cwd=scripted.work)
         run = await thread.ask("one")
@@ -80,7 +82,7 @@ async def test_a_dead_machines_run_is_recovered_when_its_lease_is_over(
         dead = replace(client.engine.context.owner, host="dead")
 
         def die(store: Store) -> None:
-            """As a run looks whose machine lost power a moment ago."""
+            """Leaves the run as if its machine had just lost power."""
             with store.transaction():
                 run_now = store.runs.require(run.id)
                 store.database.do(

@@ -1,4 +1,4 @@
-"""A take-over of the real agent: what a dead Clew left takes not one more step."""
+"""Recovery with the real agent: an agent that a dead Clew left takes no further step."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUSY = '!tool Bash {"command": "tail -f /dev/null"}'
 
 
 async def in_the_tool(client: Client) -> Attempt:
-    """The attempt, once its tool runs."""
+    """Waits until the attempt's tool runs, and returns the attempt."""
     [run] = await client.runs()
     async with asyncio.timeout(60):
         while True:
@@ -37,7 +37,7 @@ async def in_the_tool(client: Client) -> Attempt:
 
 
 @pytest.mark.real
-async def test_an_agent_that_is_taken_over_in_a_tool_does_not_tell_the_model_how_it_ended(real: Stage) -> None:
+async def test_an_agent_that_is_ended_in_a_tool_sends_nothing_more_to_the_model(real: Stage) -> None:
     environ = {**real.environ, "CLEW_PERMISSIONS": "all"}
     daemon = await forkserver.start_in_loop(
         [real.work, MODEL, BUSY], script=DAEMON, env=environ, stdout=subprocess.PIPE
@@ -57,7 +57,7 @@ async def test_an_agent_that_is_taken_over_in_a_tool_does_not_tell_the_model_how
         assert not any("Exit code" in file.read_text() for file in real.session_files())
 
 
-async def test_a_run_that_only_lost_its_database_is_not_said_to_have_died_with_clew(scripted: Stage) -> None:
+async def test_the_error_of_a_run_that_lost_its_database_does_not_say_that_clew_died(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         await (await thread.ask("hello"))

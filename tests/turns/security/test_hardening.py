@@ -1,4 +1,4 @@
-"""What an attack on the engine found: each of these bricked a thread, ended a stranger or showed the model too much."""
+"""Faults that an attack on the engine found: an unusable thread, another process ended, too much shown to the model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def test_a_prompt_with_a_slash_reaches_the_model(real: Stage, prompt: str)
         assert (await (await thread.ask("on"))).session_resumed
 
 
-async def test_retry_brings_the_standing_text(scripted: Stage) -> None:
+async def test_retry_sends_the_standing_text(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         await (await thread.ask("one", instructions="Rhyme."))
@@ -81,7 +81,7 @@ async def test_a_missed_heartbeat_neither_fails_the_run_nor_keeps_its_lease(
         assert not await client.engine.store.call(lambda store: store.leases.under())
 
 
-async def test_after_a_store_that_failed_the_same_process_goes_on(
+async def test_after_a_store_failure_the_same_process_continues(
     scripted: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -115,7 +115,7 @@ async def test_a_live_run_keeps_its_place_when_the_clock_jumps(scripted: Stage) 
         assert (await run.reply()).status == "answered"
 
 
-async def test_a_run_that_died_waiting_on_a_machine_of_another_name_is_not_in_the_way_for_ever(scripted: Stage) -> None:
+async def test_a_run_that_died_waiting_on_another_machine_does_not_block_forever(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         await (await thread.ask("one"))
@@ -126,7 +126,7 @@ async def test_a_run_that_died_waiting_on_a_machine_of_another_name_is_not_in_th
         assert reply.status == "answered"
 
 
-async def test_recovery_leaves_a_stranger_alone_whose_pid_was_ours(scripted: Stage) -> None:
+async def test_recovery_does_not_end_another_process_that_has_a_reused_pid(scripted: Stage) -> None:
     async with scripted.open() as client:
         await (await (await client.thread("t", cwd=scripted.work)).ask("one"))
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
@@ -142,7 +142,7 @@ async def test_recovery_leaves_a_stranger_alone_whose_pid_was_ours(scripted: Sta
         stranger.wait()
 
 
-async def test_a_pipe_in_the_place_of_a_session_does_not_hang(scripted: Stage) -> None:
+async def test_a_pipe_in_place_of_a_session_file_does_not_hang(scripted: Stage) -> None:
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
         await (await thread.ask("one"))
@@ -153,7 +153,7 @@ async def test_a_pipe_in_the_place_of_a_session_does_not_hang(scripted: Stage) -
         assert reply.reason == "session_missing"
 
 
-async def test_a_live_waiter_of_another_machine_is_not_taken_for_dead(scripted: Stage) -> None:
+async def test_a_live_waiting_run_of_another_machine_is_not_declared_dead(scripted: Stage) -> None:
     async with scripted.open() as client, scripted.open() as other:
         elsewhere = replace(other.engine.context.owner, host="elsewhere")
         other.engine.context = replace(other.engine.context, owner=elsewhere)
@@ -167,7 +167,7 @@ async def test_a_live_waiter_of_another_machine_is_not_taken_for_dead(scripted: 
         assert (await waiting.reply()).status == "answered"
 
 
-async def test_a_work_directory_that_leads_elsewhere_now_is_refused(scripted: Stage) -> None:
+async def test_a_work_directory_that_was_replaced_by_a_link_is_refused(scripted: Stage) -> None:
     elsewhere = scripted.folder / "elsewhere"
     elsewhere.mkdir()
     async with scripted.open() as client:
@@ -191,11 +191,11 @@ async def test_the_users_own_default_mode_does_not_widen_ask(real: Stage) -> Non
     assert not made.exists()
 
 
-# Another session, no mark in its environment, and parents that have gone.
+# A process with another session, no mark in its environment, and no parents.
 ESCAPES = "env -i setsid sh -c '(sleep 1000 & echo $! > {pid})' </dev/null >/dev/null 2>&1"
 
 
-async def test_what_a_tool_started_and_hid_ends_with_the_run(stage: Stage) -> None:
+async def test_a_hidden_process_of_a_tool_ends_with_the_run(stage: Stage) -> None:
     pid = stage.folder / "pid"
     prompt = "!tool Bash " + json.dumps({"command": ESCAPES.format(pid=pid)})
     async with stage.open() as client:
@@ -204,7 +204,7 @@ async def test_what_a_tool_started_and_hid_ends_with_the_run(stage: Stage) -> No
     assert not is_alive(int(pid.read_text()), None)
 
 
-async def test_what_a_tool_started_and_hid_is_found_after_a_crash(scripted: Stage) -> None:
+async def test_a_hidden_process_of_a_tool_is_found_after_a_crash(scripted: Stage) -> None:
     pid = scripted.folder / "pid"
     prompt = "!tool Bash " + json.dumps({"command": ESCAPES.format(pid=pid)})
     died = await forkserver.start_in_loop(
@@ -221,7 +221,7 @@ async def test_what_a_tool_started_and_hid_is_found_after_a_crash(scripted: Stag
 
 
 @pytest.mark.parametrize("agent", ["claude", "codex"])
-async def test_a_model_that_would_be_an_option_reaches_no_command_line(codex: Stage, agent: str) -> None:
+async def test_a_model_name_that_looks_like_an_option_reaches_no_command_line(codex: Stage, agent: str) -> None:
     async with codex.open() as client:
         thread = await client.thread("t", cwd=codex.work, agent=agent, model="--settings=x")
         for model in (None, "-x"):

@@ -1,4 +1,4 @@
-"""What an agent's tools can read excludes Clew's own folder: the database, the daemon's token, the user's settings."""
+"""An agent's tools cannot read Clew's own folder: the database, the daemon's token, the user's settings."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def both(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
 
 
 def heard(stage: Stage) -> str:
-    """All that the model was told."""
+    """Everything that the model was shown."""
     return json.dumps([request.messages for request in stage.api.main_requests])
 
 
-async def test_codex_reads_and_writes_what_it_may_and_not_clews_folder(both: Stage) -> None:
+async def test_codex_reads_and_writes_what_it_may_but_not_clews_folder(both: Stage) -> None:
     home = both.clew_home
     tries = f"cat {home}/token; ls {home}; touch made && echo WROTE; ls {both.home} && echo LISTED"
     prompt = "!tool exec_command " + json.dumps({"cmd": tries})
     async with both.open() as client:
         for permissions, wrote in (("ask", False), ("read-only", False), ("edits", True)):
             thread = await client.thread(f"t-{permissions}", cwd=both.work, agent="codex", permissions=permissions)
-            for _ in range(2):  # the second time in a resumed session
+            for _ in range(2):  # the second turn is in a resumed session
                 assert (await (await thread.ask(prompt))).status == "answered"
                 told = json.dumps(both.api.main_requests[-1].messages)
                 assert f"cat: {home}/token: Permission denied" in told and "LISTED" in told
@@ -47,7 +47,7 @@ async def test_codex_reads_and_writes_what_it_may_and_not_clews_folder(both: Sta
     assert SECRET not in heard(both)
 
 
-async def test_claude_reads_nothing_of_it_where_it_lies_in_the_work_directory(both: Stage) -> None:
+async def test_claude_cannot_read_clews_folder_inside_the_work_directory(both: Stage) -> None:
     home = both.clew_home
     tools = [("Read", {"file_path": f"{home}/token"}), ("Grep", {"pattern": "unique", "path": str(home)})]
     async with both.open() as client:
@@ -60,8 +60,8 @@ async def test_claude_reads_nothing_of_it_where_it_lies_in_the_work_directory(bo
     assert SECRET not in heard(both)
 
 
-async def test_it_is_a_setting(both: Stage) -> None:
-    """And the trap works: without it, both read the token."""
+async def test_hiding_can_be_switched_off(both: Stage) -> None:
+    """This also proves that the tests above can fail: without hiding, both agents read the token."""
     async with both.open(hide_home=False) as client:
         for agent, tool in (
             ("claude", ("Read", {"file_path": f"{both.clew_home}/token"})),

@@ -1,4 +1,4 @@
-"""A work directory whose git settings name commands: none of them runs when the real agents look at the tree."""
+"""A work directory whose git settings name commands: none of them runs when the real agents run git there."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def ran(both_real: Stage) -> Path:
-    """Where each command of the work directory's repository leaves a file."""
+    """The folder in which each command of the work directory's repository leaves a file."""
     ran = both_real.folder / "ran"
     trap.arm(trap.repository(both_real.work / "repo"), ran)
     trap.change(both_real.work / "repo")
     return ran
 
 
-async def test_nothing_of_it_runs_under_any_host(both_real: Stage, ran: Path) -> None:
+async def test_no_command_of_the_repository_runs_under_any_host(both_real: Stage, ran: Path) -> None:
     repo = both_real.work / "repo"
     async with both_real.open() as client:
         for agent in ("claude", "codex"):
@@ -35,7 +35,7 @@ async def test_nothing_of_it_runs_under_any_host(both_real: Stage, ran: Path) ->
             for _ in range(2):
                 assert (await (await thread.ask("Hello.", agent=agent))).status == "answered"
         assert trap.marks(ran) == set(), "ask"
-        # The model may call git as well: its tools have the same environment.
+        # The model may run git as well: its tools have the same environment.
         thread = await client.thread("tools", cwd=repo, agent="codex", permissions="all")
         reply = await (await thread.ask('!tool exec_command {"cmd": "git status --porcelain && git diff | head -40"}'))
         assert reply.status == "answered" and "-def a():" in str(both_real.api.main_requests[-1].messages)
@@ -50,7 +50,7 @@ async def test_nothing_of_it_runs_under_any_host(both_real: Stage, ran: Path) ->
         assert trap.marks(ran) == set(), "a review"
 
 
-async def test_where_the_project_is_trusted_it_runs(both_real: Stage, ran: Path) -> None:
+async def test_the_commands_run_where_the_project_is_trusted(both_real: Stage, ran: Path) -> None:
     async with both_real.open() as client:
         thread = await client.thread("t", cwd=both_real.work / "repo", agent="codex", trust="project")
         assert (await (await thread.ask("Hello."))).status == "answered"

@@ -63,7 +63,7 @@ async def test_edits_accepts_files_in_the_work_directory_only(stage: Stage) -> N
         assert not (stage.folder / "outside.txt").exists()
 
 
-async def test_thread_that_is_there_takes_the_permissions_it_is_opened_with(scripted: Stage) -> None:
+async def test_an_existing_thread_gets_the_permissions_that_it_is_opened_with(scripted: Stage) -> None:
     async with scripted.open() as client:
         await client.thread("t", cwd=scripted.work, permissions="all")
         narrowed = await client.thread("t", permissions="read-only")
@@ -86,7 +86,7 @@ async def test_read_only_reads_and_does_nothing_else(stage: Stage) -> None:
         assert not (stage.work / "made").exists()
 
 
-async def test_all_lets_everything_through(stage: Stage) -> None:
+async def test_all_allows_everything(stage: Stage) -> None:
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work, permissions="all")
         await ask(thread, TOUCH)
@@ -94,7 +94,7 @@ async def test_all_lets_everything_through(stage: Stage) -> None:
 
 
 async def test_profile_is_the_same_on_every_turn(stage: Stage) -> None:
-    """Anything that varies costs the agent's cached prefix."""
+    """Any difference would invalidate the agent's cached prefix."""
     async with stage.open() as client:
         thread = await client.thread("t", cwd=stage.work, permissions="edits")
         for number in range(3):
@@ -174,7 +174,7 @@ async def test_only_the_owner_can_read_and_no_secret_is_stored(scripted: Stage) 
 
 
 async def test_nothing_is_logged(scripted: Stage, caplog: pytest.LogCaptureFixture) -> None:
-    """Session ids and prompts never above DEBUG."""
+    """Session ids and prompts are logged only at level DEBUG."""
     caplog.set_level("INFO")
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=scripted.work)
