@@ -95,6 +95,6 @@ def single_thread(store: Store, name: str) -> Thread:
 
 
 def named_turn(thread: Thread, history: Iterable[Turn], turn_id: str) -> Turn:
-    """The turn with that id, or with an id that begins with it unambiguously. Raises NotFound."""
+    """The turn with that id, or with an id of which this is an unambiguous prefix. Raises NotFound."""
     hint = f"clew threads show {thread.name} lists them with their ids."
     return by_prefix(turn_id, history, lambda turn: turn.id, noun=f"turn of {thread.name}", hint=hint)

@@ -64,13 +64,13 @@ class HookEvent(Record):
     kind: str  # one of KINDS
     repo: str  # owner/name
     number: int | None  # of the issue or pull request; None: the event is of a branch
-    actor: str  # who did it
+    actor: str  # who caused the event
     association: str | None = None  # the actor's role in the repository, if the forge says (GitHub)
     title: str = ""
     body: str = ""  # of the issue or pull request
     text: str = ""  # what is new: a comment, a review
     own_words: bool = True  # the actor wrote `text`; False: the forge names another author
-    author: str = ""  # who opened it
+    author: str = ""  # who opened the issue or pull request
     labels: tuple[str, ...] = ()
     label: str | None = None  # that was just added
     assignee: str | None = None  # who was just assigned
@@ -106,18 +106,18 @@ class Update(StrEnum):
 
 
 class Rule(Record):
-    """Which events wake which agent. An empty condition matches everything."""
+    """Which events wake which agent. An empty condition matches everything. An item is an issue or a pull request."""
 
     agent: str
     events: tuple[str, ...]  # kinds, or patterns: `issue.*`, `*`
     repos: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()  # it has one of these; for a label event: the new label is one of these
-    authors: tuple[str, ...] = ()  # it was opened by one of these
-    actors: tuple[str, ...] = ()  # one of these did it
+    labels: tuple[str, ...] = ()  # the item has one of these; for a label event: the new label is one of these
+    authors: tuple[str, ...] = ()  # one of these opened the item
+    actors: tuple[str, ...] = ()  # one of these caused the event
     branches: tuple[str, ...] = ()  # head branches, or patterns: `feature/*`
     mention: str | None = None  # the new text mentions @name
     command: str | None = None  # the new text has a line that begins with this: `/boss`
-    reviewers: tuple[str, ...] = ()
+    reviewers: tuple[str, ...] = ()  # the review of one of these was requested
     forks: bool = False  # also pull requests from forks, whose code is not trusted
     anyone: bool = False  # also people without write access
     comment: bool = False  # the agent's final answer is posted as a comment
@@ -125,7 +125,7 @@ class Rule(Record):
 
 
 class Match(Record):
-    """A rule that applies."""
+    """A rule that applies to an event."""
 
     rule: Rule
     command: str | None = None  # the text after the command on its line
@@ -133,7 +133,7 @@ class Match(Record):
 
 
 class Meaning(StrEnum):
-    """How the woken agent is to take the new text of an event."""
+    """How the agent must treat the new text of an event."""
 
     TASK = "task"  # a command of a person with write access
     FEEDBACK = "feedback"  # the review of a person with write access who asks for changes
@@ -141,7 +141,7 @@ class Meaning(StrEnum):
 
 
 def meaning(match: Match, event: HookEvent) -> Meaning:
-    """Of `event.text`, or of the description if that is what is new. All other texts of an event are data."""
+    """The meaning of `event.text`, or of the description if that is new. All other texts of an event are data."""
     if not match.by_writer or not event.own_words:
         return Meaning.DATA
     if match.rule.command is not None:
@@ -155,7 +155,7 @@ def needs_writer(match: Match, event: HookEvent) -> bool:
 
 
 def is_repo(name: str) -> bool:
-    """`owner/name`, safe to use in a path."""
+    """Whether the name has the form `owner/name` and is safe to use in a path."""
     return REPO.match(name) is not None and ".." not in name and "." not in name.split("/")
 
 
@@ -176,7 +176,7 @@ def split_key(key: str) -> tuple[str, str, int]:
 
 
 def route(rules: Sequence[Rule], event: HookEvent) -> tuple[Match, ...]:
-    """The agents that act: each once, by the first of its rules that applies."""
+    """A match for each agent that acts, by the first of its rules that applies."""
     found: dict[str, Match] = {}
     for rule in rules:
         match = matches(rule, event) if rule.agent not in found else None

@@ -33,7 +33,7 @@ _FEEDBACK = (
 
 
 def quoted(text: str) -> str:
-    """On one line, without anything that could end the quotation."""
+    """The text in quotation marks on one line, without anything that could end the quotation."""
     line = " ".join(text.split()).replace("“", '"').replace("”", '"').replace("`", "'")
     line = "".join(letter if letter.isprintable() else "\ufffd" for letter in line)
     return f"“{escape(line[:LINE_MAX_CHARS])}{'…' if len(line) > LINE_MAX_CHARS else ''}”"

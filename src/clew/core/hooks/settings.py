@@ -19,14 +19,14 @@ class HookRepo(Record):
 
 
 class HookSettings(Record):
-    """Named agents, repositories, rules."""
+    """The named agents, the repositories and the rules."""
 
     agents: tuple[HookAgent, ...] = ()
     repos: tuple[HookRepo, ...] = ()
     rules: tuple[Rule, ...] = ()
     urls: tuple[tuple[Forge, str], ...] = ()  # of the forges' APIs
     text_limit: int = 20_000  # characters of one text from a forge
-    sweep_age_s: float = 30 * DAY_S  # a session that was not used for so long is dropped
+    sweep_age_s: float = 30 * DAY_S  # a session that was unused for longer is dropped
 
     def agent(self, name: str) -> HookAgent | None:
         return next((agent for agent in self.agents if agent.name == name), None)

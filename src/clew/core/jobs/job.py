@@ -29,7 +29,6 @@ from clew.core.runs.limits import limits_in_a_row, wake_time
 from clew.core.thread import Permissions
 
 SUBMITTED = "job"  # the kind of a job that somebody submitted; hooks create the others
-LATEST = "latest"  # means the newest job where an id is expected
 
 
 class JobStatus(StrEnum):

@@ -1,4 +1,4 @@
-"""An event's plan becomes rows: jobs with their threads, or sessions that end.
+"""Stores what an event starts: jobs with their threads, or the end of sessions.
 
 Several workers may hold the same event. Only the first of them writes: each transaction begins with a check that the
 event is still open.
@@ -82,7 +82,7 @@ class HookDispatcher:
         return tuple(created)
 
     def _thread(self, store: Store, planned: PlannedJob, now: float) -> Thread:
-        """The key's thread, with the agent's settings as they are now; or a new thread."""
+        """The key's thread with the agent's current settings, or a new thread."""
         agent, cwd = planned.agent, planned.cwd
         known = store.hooks.key(planned.key)
         thread = store.threads.by_id(known.thread_id) if known is not None else None

@@ -1,4 +1,4 @@
-"""An event in a file: a payload as a forge sends it, or an event as Clew stores it."""
+"""Reads an event from a file: a payload as a forge sends it, or an event as Clew stores it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EventSource(Record):
 
 
 def guessed(source: EventSource, file_name: str) -> EventSource:
-    """What is not given is taken from the file's name: gitea.issues.opened.json."""
+    """The source, completed from the file's name: gitea.issues.opened.json."""
     parts = file_name.split(".")
     named = parts[0] if parts[0] in {forge.value for forge in Forge} else None
     forge = source.forge or (Forge(named) if named else None)
@@ -58,7 +58,7 @@ def event_in(raw: bytes, source: EventSource, delivery: str) -> HookEvent | None
 
 
 def _own(content: dict[str, Any], source: EventSource, delivery: str) -> HookEvent:
-    """With the fields of HookEvent; missing ones get their defaults. A delivery id in the file is ignored."""
+    """The content has the fields of HookEvent. Missing ones get their defaults; a delivery id is ignored."""
 
     def wrong(what: str) -> UsageError:
         return UsageError(f"{source.name}: {what}.", hint="docs/hooks.md lists the fields of an event.")

@@ -64,8 +64,8 @@ class Hooks:
     ) -> None:
         """`api_of`: the forge's API, if the environment has a token for it.
 
-        `secrets`: what must not be published, and by value what each is. By default the secrets in the agents'
-        environment and in `home`.
+        `secrets`: what must not be published; a mapping from each value to its name. By default the secrets in the
+        agents' environment and in `home`.
         """
         self._engine = engine
         self._retry_s = retry_s
@@ -87,7 +87,7 @@ class Hooks:
 
     @staticmethod
     def queued_work(store: Store) -> Sequence[WorkItem]:
-        """What belongs in the workers' queue: events, in order for each issue, and replies, in order for each key."""
+        """The items for the workers' queue: events, in order for each issue, and replies, in order for each key."""
         events = [
             WorkItem(EVENT, each.id, int(each.received_at), f"hook/{each.event.repo.lower()}/{each.event.number or 0}")
             for each in store.hooks.events(state="received", limit=10_000)

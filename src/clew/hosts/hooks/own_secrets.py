@@ -12,7 +12,7 @@ from clew.core.secrets.redaction import find_secrets, secret_values
 
 
 def own_secrets(environ: Mapping[str, str], home: Path, settings: Path | None = None) -> dict[str, str]:
-    """By value, the name of each: from the environment, from the user's settings, and the daemon's present token."""
+    """A mapping from each secret to its name: from the environment, the user's settings, and the daemon's token."""
     found = secret_values(environ.items(), os.path.lexists)
     for name, value in environ.items():  # our own, even when they look like ordinary words
         if name.startswith("CLEW_") and name.endswith(("_SECRET", "_TOKEN", "_PASSPHRASE")) and len(value) >= MIN_CHARS:

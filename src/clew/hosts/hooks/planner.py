@@ -1,4 +1,4 @@
-"""What an event starts: which agents act on it, with which prompts, or why none does."""
+"""Decides what an event starts: which agents act on it, with which prompts, or why none does."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class HookPlanner:
         self._api_of = api_of
 
     async def plan(self, event: HookEvent) -> EventPlan:
-        """Asks the forge for write access where that matters. Changes nothing."""
+        """Asks the forge who has write access, where that matters. Changes nothing."""
         repo = self._settings.repo(event.repo)
         if repo is None or repo.forge not in (None, event.forge):
             return EventPlan(ignored=f"the settings have no repository {event.repo}")
@@ -95,11 +95,11 @@ class HookPlanner:
         )
 
     async def _render(self, agent: HookAgent, event: HookEvent, match: Match, form: SkillForm) -> str:
-        """In a thread: a slow template must not block the event loop."""
+        """Runs in a thread, because a slow template must not block the event loop."""
         return await asyncio.to_thread(self._skills.render, agent, event, match, form)
 
     async def _has_write_access(self, repo: HookRepo, event: HookEvent) -> bool:
-        """By the settings; else by what the forge answers, if it can be asked; else by what the event says."""
+        """Asks the settings first, then the forge. If the forge cannot be asked, what the event says counts."""
         if event.actor.lower() in {name.lower() for name in repo.writers}:
             return True
         api = self._api_of(event.forge)

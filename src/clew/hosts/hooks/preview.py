@@ -1,4 +1,4 @@
-"""What a key's next event would find and send: decided in the same way as its first run will be, and not stored."""
+"""Previews what a key's next event would resume and send. It is decided as for a real run, but not stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class JobPreview(Record):
-    """The run that would follow, as things are now."""
+    """The run that would start now."""
 
     resumes: bool
     reason: str | None  # why it does not resume
@@ -79,7 +79,7 @@ async def next_sessions(
 
 
 async def _places(settings: HookSettings, trees: WorkTrees, keys: Iterable[HookKey]) -> dict[str, str | None]:
-    """By key: its work tree; None: the settings no longer have its repository. Unknown ones are left out."""
+    """By key: its work tree. None: the settings no longer have its repository. If git fails, the key is left out."""
     found: dict[str, str | None] = {}
     for name, same in groupby(keys, key=lambda key: key.repo):
         repo, names = settings.repo(name), [key.key for key in same]
@@ -103,7 +103,7 @@ def _asks(
 
 
 def _thread(store: Store, key: HookKey, agent: HookAgent, place: str) -> Thread | None:
-    """The key's thread, with the agent's settings as they are now; None: its next event creates another."""
+    """The key's thread with the agent's current settings. None: the next event creates another thread."""
     thread = store.threads.by_id(key.thread_id)
     if thread is None or thread.cwd != place:
         return None

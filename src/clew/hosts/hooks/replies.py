@@ -1,4 +1,4 @@
-"""An agent's final answer, posted as a comment: at most once, and without secrets.
+"""Posts an agent's final answer as a comment, at most once and without secrets.
 
 The row says `posting` before the request is sent. If the worker dies after that, it is not known whether the comment
 was posted, so no other worker posts it again.

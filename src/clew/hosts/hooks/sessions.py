@@ -77,7 +77,7 @@ class HookSessions:
         return adopted.pin is not None
 
     def new_thread(self, store: Store, key: str, agent: HookAgent, cwd: str, now: float) -> Thread:
-        """A thread for the key, with the agent's settings as they are now.
+        """Creates a thread for the key, with the agent's current settings.
 
         Its trust is `user`: the repository's own agent settings are not loaded in it.
         """
@@ -97,7 +97,7 @@ class HookSessions:
         )
 
     async def drop(self, key: str) -> bool:
-        """True when there was one. The key's next event then sends the full skill to a fresh session."""
+        """Drops the key's session, so that its next event starts a fresh one. True: there was a session."""
         key = self._normalized(key)
         return await self._engine.store.atomically(lambda store: self.forget(store, key))
 

@@ -1,4 +1,4 @@
-"""Skills: what an agent is told about an event, as templates in a folder per agent.
+"""Skills: the prompts for events, as templates in one folder for each agent.
 
     skills/boss/issue.opened.full.md      for a fresh session: the whole skill
     skills/boss/issue.opened.delta.md     for a resumed session: only what is new
@@ -59,7 +59,7 @@ class ForgeText:
         return self._text < (other._text if isinstance(other, ForgeText) else str(other))
 
     def cut(self, length: int) -> ForgeText:
-        """Shortened, and still marked."""
+        """A shorter text that is still marked."""
         return ForgeText(_cut(self._text, length), self._mark, self._limit, block=self._block, meaning=self._meaning)
 
     def __bool__(self) -> bool:

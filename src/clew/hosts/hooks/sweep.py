@@ -1,4 +1,4 @@
-"""What clean-up events missed: sessions whose issue is closed, and work trees whose session is gone."""
+"""Removes what clean-up events missed: sessions whose issue is closed, and work trees without a session."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class HookSweep:
         return swept
 
     async def close_tree(self, key: str) -> str | None:
-        """Closes the key's work tree. Says what became of it, or why it was left."""
+        """Closes the key's work tree. Returns a note about that, or about why it was left."""
         _, name, _ = split_key(key)
         repo = self._settings.repo(name)
         if repo is None:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from clew.core.durations import DAY_S
 from clew.core.ids import ThreadId
-from clew.core.jobs.job import ACTIVE, LATEST, Job, JobStatus, Limits, StartMode
-from clew.core.lookup import by_prefix
+from clew.core.jobs.job import ACTIVE, Job, JobStatus, Limits, StartMode
+from clew.core.lookup import LATEST, by_prefix
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.engine import Engine
@@ -23,7 +23,7 @@ from clew.hosts.jobs.runner import JobRunner
 from clew.store.store import Store
 
 KIND = "job"
-JOBS_SEARCHED = 100_000  # for an id by its beginning, the newest first
+JOBS_SEARCHED = 100_000  # the newest jobs, which are searched for an id's prefix
 MAX_AHEAD_S = 10 * 366 * DAY_S
 
 
@@ -105,7 +105,7 @@ class Jobs:
         )
 
     async def find(self, job_id: str) -> Job:
-        """By id, by an unambiguous beginning of one, or `latest`. Raises NotFound."""
+        """By id, by an unambiguous prefix of one, or `latest`. Raises NotFound."""
         return await self._engine.store.call(lambda store: _with_session(store, _find(store, job_id)))
 
     async def cancel(self, job_id: str) -> Job:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from clew.core.ids import ThreadId
-from clew.core.lookup import SEARCH_LIMIT, by_prefix
+from clew.core.lookup import LATEST, SEARCH_LIMIT, by_prefix
 from clew.core.pins import PinState
 from clew.core.record import Record
 from clew.core.reviews import prompts as words
@@ -32,7 +32,6 @@ from clew.store.store import Store
 KIND = "review"
 MESSAGE_MAX_CHARS = 100_000
 FOCUS_MAX_CHARS = 10_000
-LATEST = "latest"  # means the newest review where an id is expected
 
 
 class ReviewSpec(Record):
@@ -134,7 +133,7 @@ class Reviews:
         return await Repository(existing_dir(cwd), self._engine.context.environ).top()
 
     async def resolve(self, name: str, cwd: str = ".") -> str:
-        """The id of a review, by its id, by an unambiguous beginning of it, or by `latest` for the newest of `cwd`'s
+        """The id of a review, by its id, by an unambiguous prefix of it, or by `latest` for the newest of `cwd`'s
         repository. Raises NotFound."""
         if name == LATEST:
             top = await self.top(cwd)

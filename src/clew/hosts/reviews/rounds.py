@@ -214,7 +214,7 @@ class ReviewRounds:
         )
 
     def current(self, store: Store, round_: ReviewRound) -> ReviewRound:
-        """The round as it would be after `conclude_abandoned`. Nothing is written."""
+        """The round; if its process has died, as it will be once it is concluded. Nothing is written."""
         run, is_abandoned = self._newest_run(store, round_)
         if not is_abandoned:
             return round_

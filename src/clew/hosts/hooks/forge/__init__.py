@@ -1,1 +1,1 @@
-"""GitHub, Gitea and Forgejo: their events read, and their API called."""
+"""GitHub, Gitea and Forgejo: reads their events and calls their APIs."""

@@ -2,7 +2,7 @@
 
 The three forges agree on the paths; they differ in the base address and in how the token is written. A forge's answer
 is not trusted: it is limited in time and size, checked before it is used, and a redirect never takes our token to
-another host. Why this is not done with httpx: ADR 47.
+another host. ADR 47 says why this does not use httpx.
 
 Errors: `UsageError` for what a retry does not fix (the token is refused, the address redirects elsewhere), plain
 `ClewError` for what it may fix (no answer, a rate limit, an error of the forge itself). Neither quotes the answer. When
@@ -42,7 +42,7 @@ _CHUNK = 65_536
 
 
 def marked(text: str) -> str:
-    """With an invisible mark, so that Clew does not react to its own comments."""
+    """The text with an invisible mark, so that Clew does not react to its own comments."""
     return text if is_ours(text) else f"{text.rstrip()}\n\n{MARK}"
 
 
@@ -79,7 +79,7 @@ class ForgeApi:
         return permission in WRITES
 
     async def state(self, repo: str, number: int) -> Literal["open", "closed"] | None:
-        """Of an issue or a pull request. None: there is none, or the forge does not say."""
+        """The state of an issue or a pull request. None: it does not exist, or the forge does not say."""
         status, answer = await self._ask("GET", f"{_repo(repo)}/issues/{_count(number)}", no_answer=(403, 404, 410))
         if status != 200 or answer.get("number") != number:  # a moved issue redirects to its new number
             return None
@@ -87,7 +87,7 @@ class ForgeApi:
         return "open" if state == "open" else "closed" if state == "closed" else None
 
     async def comment(self, repo: str, number: int, text: str) -> str:
-        """Posts it, with the mark. Returns the comment's address, or "" when the forge does not say."""
+        """Posts a comment, with the mark. Returns its address, or "" when the forge does not say."""
         body = marked(text)
         if len(body) > COMMENT_MAX_CHARS:
             body = marked(text[: COMMENT_MAX_CHARS - len(CUT) - len(MARK) - 2] + CUT)
@@ -105,7 +105,7 @@ class ForgeApi:
             request.data = json.dumps(content).encode()
             request.add_header("Content-Type", "application/json")
         try:
-            # The socket's time limit is for single reads. A thread that a slow forge keeps longer is left to end.
+            # The socket's time limit applies to each read alone. After this one the thread may still run for a while.
             async with asyncio.timeout(self._timeout_s):
                 status, headers, raw = await asyncio.to_thread(self._send, request)
         except TimeoutError:
@@ -133,7 +133,7 @@ class ForgeApi:
         return headers
 
     def _send(self, request: urllib.request.Request) -> tuple[int, Message, bytes]:
-        """In a thread."""
+        """Runs in a thread."""
         deadline = time.monotonic() + self._timeout_s
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
@@ -181,7 +181,7 @@ class ForgeApi:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Followed only on the same host, since the token is sent along, and never by a request that changes something."""
+    """Redirects are followed only on the same host, since they get the token, and only for GET requests."""
 
     max_redirections = 3
 

@@ -1,4 +1,4 @@
-"""What GitHub, Gitea and Forgejo send, read into events that are the same for all. Pure: bytes in, an event out.
+"""Reads what GitHub, Gitea and Forgejo send into events of one form. Pure: bytes in, an event out.
 
 A body may hold anything: its signature only proves that the sender knows the secret. So every field is checked before
 it is used, and a bad one raises `NotAnEvent`, with one line that quotes nothing of it.
@@ -40,7 +40,7 @@ _SIGNATURES = {
 _SIGNED = re.compile(r"(?P<scheme>sha256=)?(?P<digest>[0-9a-f]{64})\Z")
 _DELIVERY = re.compile(r"[!-~]{1,100}\Z")
 
-_OF_AN_ISSUE = {
+_ISSUE_VERBS = {
     "opened": "opened",
     "reopened": "reopened",
     "edited": "edited",
@@ -49,12 +49,12 @@ _OF_AN_ISSUE = {
     "assigned": "assigned",
     "closed": "closed",
 }
-_OF_A_PULL = _OF_AN_ISSUE | {
+_PULL_VERBS = _ISSUE_VERBS | {
     "synchronize": "updated",
     "synchronized": "updated",
     "review_requested": "review_requested",
 }
-_OF_A_REVIEW = {  # by the `state` of GitHub, or the `type` of the others
+_REVIEW_VERBS = {  # by the `state` of GitHub, or the `type` of the others
     "approved": "approved",
     "changes_requested": "changes_requested",
     "rejected": "changes_requested",
@@ -99,7 +99,7 @@ def delivery_of(forge: Forge, headers: Mapping[str, str]) -> str | None:
 
 
 def read_event(forge: Forge, headers: Mapping[str, str], body: bytes) -> HookEvent | None:
-    """None for what Clew does not handle: pings, stars, edited comments. Raises NotAnEvent."""
+    """The event. None for what Clew does not handle: pings, stars, edited comments. Raises NotAnEvent."""
     reader = _READERS.get(_header(forge, headers, "event"))
     if reader is None:
         return None
@@ -121,11 +121,11 @@ def _header(forge: Forge, headers: Mapping[str, str], name: str) -> str:
 
 
 def _issue(call: _Call) -> HookEvent | None:
-    return _changed(call, "issue", fields.required(call.payload, "issue"), _OF_AN_ISSUE)
+    return _changed(call, "issue", fields.required(call.payload, "issue"), _ISSUE_VERBS)
 
 
 def _pull(call: _Call) -> HookEvent | None:
-    return _changed(call, "pull", fields.required(call.payload, "pull_request"), _OF_A_PULL)
+    return _changed(call, "pull", fields.required(call.payload, "pull_request"), _PULL_VERBS)
 
 
 def _changed(call: _Call, noun: str, item: Part, verbs: Mapping[str, str]) -> HookEvent | None:
@@ -188,7 +188,7 @@ def _review(call: _Call) -> HookEvent | None:
         return _comment(call)
     review = fields.required(payload, "review")
     state = (fields.text(review, "state") or fields.text(review, "type")).lower()
-    verb = _OF_A_REVIEW.get(state.removeprefix("pull_request_").removeprefix("review_"))
+    verb = _REVIEW_VERBS.get(state.removeprefix("pull_request_").removeprefix("review_"))
     text = fields.text(review, "body") or fields.text(review, "content")
     if verb is None or fields.text(payload, "action") not in ("submitted", "reviewed"):
         return None
@@ -248,7 +248,10 @@ def _of_branch(call: _Call, kind: str, ref: str, **more: Any) -> HookEvent:
 
 
 def _event(call: _Call, kind: str, item: Part, said: Part, pull: Part | None, **more: Any) -> HookEvent:
-    """Of an issue or pull request. `said` is what the actor wrote or changed; `pull` has the branches, if known."""
+    """An event of an issue or pull request.
+
+    `said` is what the actor wrote or changed; `pull` has the branches, if they are known.
+    """
     number = item.get("number")
     if type(number) is not int or not 0 < number <= NUMBER_MAX:
         raise NotAnEvent("number is not a positive whole number")

@@ -1,4 +1,4 @@
-"""The fields of what a forge sends. Each is checked before it is used: a missing one is empty, a wrong one raises.
+"""Reads the fields of a forge's message. Each is checked: a missing field is empty, and a wrong one raises.
 
 This is plain access to plain dicts: a typed model of three forges' payloads would refuse payloads over fields that Clew
 does not use.
