@@ -1,6 +1,6 @@
 -- name: thread_uses
 -- locks: thread :id
--- What keeps a thread from being put away.
+-- What prevents a thread from being archived.
 SELECT
     (SELECT COUNT(*) FROM runs WHERE thread_id = :id AND status IN ('running', 'waiting')) AS running,
     (SELECT COUNT(*) FROM runs WHERE thread_id = :id AND status = 'queued') AS queued,

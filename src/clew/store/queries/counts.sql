@@ -1,5 +1,5 @@
 -- name: run_totals
--- What the runs that ended came to, by the host that asked. One that is going on may still change its figures.
+-- The sums over ended runs, by kind of thread. The figures of an active run may still change.
 SELECT threads.kind AS kind, runs.agent AS agent, runs.session_resumed AS session_resumed, runs.reason AS reason,
     runs.outcome AS outcome,
     COUNT(*) AS runs,

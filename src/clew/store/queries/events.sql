@@ -1,6 +1,6 @@
 -- name: append_event
 -- locks: run :run_id
--- The writer numbers its events, so one that is sent again after a failure is recognised and left alone.
+-- The writer numbers its events, so an event that is written again after a failure is ignored.
 INSERT INTO events (run_id, seq, at, kind, body) VALUES (:run_id, :seq, :at, :kind, :body)
 ON CONFLICT (run_id, seq) DO NOTHING;
 

@@ -7,18 +7,18 @@ VALUES (:id, :number, :forge, :delivery, :digest, :kind, :repo, :issue,
 
 -- name: number_hook_event
 -- locks: commit
--- In the order in which they become visible, as jobs are.
+-- Numbers follow the order in which events become visible, like those of jobs.
 UPDATE hook_events SET number = (SELECT COALESCE(MAX(number), 0) + 1 FROM hook_events WHERE number > 0) WHERE id = :id;
 
 -- name: known_hook_event
 -- locks: delivery :delivery, digest :digest
--- By the forge's own id; or the same signed words under another one.
+-- An event with the same delivery id, or with the same signed content under another delivery id.
 SELECT id FROM hook_events WHERE forge = :forge AND (delivery = :delivery OR digest = :digest)
 ORDER BY CASE WHEN delivery = :delivery THEN 0 ELSE 1 END LIMIT 1;
 
 -- name: reopen_hook_event
 -- locks: hook :id
--- One that came to nothing is judged anew: somebody may have mended what was wrong.
+-- An event that failed or was ignored is handled again: the cause may have been fixed since.
 UPDATE hook_events SET state = 'received', why = NULL, tries = 0, done_at = NULL, event = :event,
     received_at = :received_at
 WHERE id = :id AND state IN ('failed', 'ignored');
@@ -37,7 +37,7 @@ SELECT * FROM hook_events ORDER BY number DESC LIMIT :limit;
 SELECT * FROM hook_events WHERE state = :state ORDER BY number DESC LIMIT :limit;
 
 -- name: hook_events_last_by_key
--- Which event woke whoever stands behind a key last.
+-- By session key: the last event that started a job.
 SELECT hook_events.*, hook_keys.key FROM hook_keys
 JOIN hook_jobs ON hook_jobs.key = hook_keys.key JOIN hook_events ON hook_events.id = hook_jobs.hook_id
 WHERE hook_jobs.at = (SELECT MAX(later.at) FROM hook_jobs AS later WHERE later.key = hook_keys.key);
@@ -46,14 +46,14 @@ WHERE hook_jobs.at = (SELECT MAX(later.at) FROM hook_jobs AS later WHERE later.k
 SELECT forge, state, COUNT(*) AS count FROM hook_events GROUP BY forge, state ORDER BY forge, state;
 
 -- name: hook_event_before
--- The oldest that must be dealt with first: of the same issue, or of a branch, which may be any issue's.
+-- The oldest event that must be handled first: one of the same issue, or of a branch, which may concern any issue.
 SELECT earlier.id FROM hook_events AS earlier, hook_events AS mine
 WHERE mine.id = :id AND earlier.repo = mine.repo AND earlier.number < mine.number AND earlier.state = 'received'
     AND (earlier.issue = mine.issue OR earlier.issue IS NULL OR mine.issue IS NULL)
 ORDER BY earlier.number LIMIT 1;
 
 -- name: hook_issue_last
--- Whether an issue or pull request is open, as far as forges told.
+-- The last event that says whether an issue or a pull request is open.
 SELECT kind FROM hook_events WHERE repo = :repo AND issue = :issue AND kind IN ('issue.opened', 'issue.reopened',
     'issue.closed', 'pull.opened', 'pull.reopened', 'pull.closed', 'pull.merged')
 ORDER BY number DESC LIMIT 1;
@@ -64,12 +64,12 @@ UPDATE hook_events SET state = :state, why = :why, tries = :tries, jobs = :jobs,
 
 -- name: forget_hook_events
 -- locks: row
--- A forge does not send what it sent weeks ago again.
+-- Forges do not send an event again after weeks.
 DELETE FROM hook_events WHERE state <> 'received' AND done_at < :before;
 
 -- name: save_hook_key
 -- locks: hook_key :key, thread :thread_id
--- Not every event of a pull request tells its branch.
+-- Not every event of a pull request names its branch, so a known branch is kept.
 INSERT INTO hook_keys (key, agent, repo, issue, forge, thread_id, branch, created_at, used_at)
 VALUES (:key, :agent, :repo, :issue, :forge, :thread_id, :branch, :created_at, :used_at)
 ON CONFLICT (key) DO UPDATE SET forge = excluded.forge, thread_id = excluded.thread_id,
@@ -97,12 +97,12 @@ VALUES (:job_id, :hook_id, :key, :branch, :fetch_ref, :tree_update, :reply, :why
 SELECT * FROM hook_jobs WHERE job_id = :job_id;
 
 -- name: hook_key_last_used
--- Also of a key that was dropped.
+-- Also for a key that was dropped.
 SELECT MAX(hook_jobs.at) AS at, MAX(hook_events.forge) AS forge
 FROM hook_jobs LEFT JOIN hook_events ON hook_events.id = hook_jobs.hook_id WHERE hook_jobs.key = :key;
 
 -- name: hook_replies_due
--- Of jobs that have something to say, and that nobody has begun to post.
+-- The jobs that have a reply which no worker has begun to post.
 SELECT hook_jobs.* FROM hook_jobs JOIN jobs ON jobs.id = hook_jobs.job_id
 WHERE hook_jobs.reply = 'waiting' AND jobs.status = 'succeeded' ORDER BY hook_jobs.at LIMIT :limit;
 

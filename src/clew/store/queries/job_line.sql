@@ -1,6 +1,6 @@
 -- name: claimable_jobs
--- The scan: the oldest jobs that may begin now. Each part reads at most as many rows of an index as it brings: a fixed
--- number, or PostgreSQL would plan it anew each time.
+-- The oldest jobs that may start now. Each part reads only the rows of an index that it returns. The limit of a part is
+-- a constant, because PostgreSQL would plan the query again each time if it were a parameter.
 SELECT job_id FROM (
     SELECT job_id, number FROM (SELECT job_id, number FROM job_line
         WHERE is_next = 1 AND claimed_by IS NULL AND ready_at IS NULL AND own = 0 ORDER BY number LIMIT 32) AS a
@@ -20,8 +20,8 @@ SELECT job_id FROM (
 
 -- name: claim_job
 -- locks: row
--- One statement, so that it needs no lock: of two workers that try, the second one changes nothing. Nor does one that
--- the others have taken for dead.
+-- One statement needs no lock: when two workers try, the second one changes nothing. A worker that the others consider
+-- dead changes nothing either.
 UPDATE job_line SET claimed_by = :worker
 WHERE job_id = :job_id AND claimed_by IS NULL AND is_next = 1 AND EXISTS (SELECT 1 FROM workers WHERE id = :worker)
 RETURNING job_id;
@@ -41,7 +41,7 @@ UPDATE job_line SET claimed_by = NULL WHERE claimed_by = :worker;
 SELECT job_id FROM job_line WHERE own = 0 OR CAST(:own AS INTEGER) = 1 LIMIT 1;
 
 -- name: jobs_behind
--- Some of those that wait for another job of their key, and whether there is one that goes first.
+-- Some of the jobs that wait for another job of their key, and whether the key has a next job.
 SELECT job_id, number, EXISTS (SELECT 1 FROM job_line AS other WHERE other.key = job_line.key AND other.is_next = 1)
     AS is_behind
 FROM job_line WHERE is_next = 0 AND number > :after ORDER BY number LIMIT :limit;

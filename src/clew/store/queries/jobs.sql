@@ -11,12 +11,12 @@ VALUES (:id, :thread_id, :number, :prompt, :cwd, :agent, :model, :permissions,
 
 -- name: number_job
 -- locks: commit
--- In the order in which they become visible: one that is seen has nothing smaller still to come.
+-- Numbers follow the order in which jobs become visible: when a job is visible, all smaller numbers are visible too.
 UPDATE jobs SET number = (SELECT COALESCE(MAX(number), 0) + 1 FROM jobs WHERE number > 0) WHERE id = :id;
 
 -- name: write_job
 -- locks: job :id
--- All but what it was asked, and where it stands in its queue: that is fixed.
+-- All columns except the job's task and its number, which are fixed.
 UPDATE jobs SET status = :status, limits = :limits, checkpoint = :checkpoint, not_before = :not_before, wish = :wish,
     keep_files = :keep_files, tries = :tries, runs = :runs, resume_count = :resume_count, session_resumes = :session_resumes,
     troubles = :troubles, session_id = :session_id, session_saved_at = :session_saved_at, run_id = :run_id, saved_run_id = :saved_run_id, reason = :reason,
@@ -38,7 +38,7 @@ ORDER BY number DESC LIMIT :limit;
 
 -- name: job_before
 -- locks: key_of_job :id
--- The first job of the same key that must end before this one: one that has begun, else the oldest.
+-- The first job of the same key that must end before this one: one that has started, else the oldest.
 SELECT jobs.* FROM jobs, jobs AS mine
 WHERE mine.id = :id AND jobs.id <> mine.id
     AND jobs.id = (SELECT job_id FROM job_line WHERE key = (SELECT key FROM jobs WHERE id = :id)
@@ -47,11 +47,11 @@ WHERE mine.id = :id AND jobs.id <> mine.id
         OR ((jobs.started_at IS NULL) = (mine.started_at IS NULL) AND jobs.number < mine.number));
 
 -- name: jobs_of_worker
--- What it has and had, but for what ended before that time.
+-- The jobs that the worker has or had, without those that ended before that time.
 SELECT * FROM jobs WHERE worker = :worker AND (ended_at IS NULL OR ended_at >= :since) ORDER BY number;
 
 -- name: prompt_turns_of_key
--- Where the other jobs of a job's key asked in a thread.
+-- The prompt turns of the other jobs of a job's key, in its thread.
 SELECT prompt_turn_id FROM jobs
 WHERE key = :key AND thread_id = :thread_id AND id <> :id AND prompt_turn_id IS NOT NULL;
 
@@ -63,7 +63,7 @@ VALUES (:job_id, (SELECT COALESCE(MAX(n), 0) + 1 FROM job_markers WHERE job_id =
 
 -- name: newest_markers
 -- locks: job :job_id
--- With what the agent said, where it is known.
+-- With the event that has the agent's message, where it is stored.
 SELECT job_markers.*, events.body FROM job_markers
 LEFT JOIN events ON events.run_id = job_markers.run_id AND events.seq = job_markers.seq
 WHERE job_markers.job_id = :job_id ORDER BY job_markers.n DESC LIMIT :limit;
@@ -92,7 +92,7 @@ SELECT * FROM workers ORDER BY started_at;
 
 -- name: forget_silent_worker
 -- locks: row
--- Unless it was heard of in the meantime.
+-- Unless it has sent a heartbeat in the meantime.
 DELETE FROM workers WHERE id = :id AND heartbeat_at = :heartbeat_at;
 
 -- name: forget_worker

@@ -11,7 +11,7 @@ ON CONFLICT (path) DO UPDATE SET stamp = excluded.stamp, body = excluded.body, a
 SELECT value FROM facts WHERE key = :key;
 
 -- name: key_value_unlocked
--- It may change at any moment, so nothing may depend on it.
+-- The value may change at any time, so no decision may depend on it.
 SELECT value FROM facts WHERE key = :key;
 
 -- name: save_key_value

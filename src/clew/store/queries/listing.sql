@@ -1,5 +1,6 @@
 -- name: listed_by_updated
--- Threads with what a list shows of them, the last used first. Of each order a query: an index brings the first page.
+-- Threads with the figures that a list shows, the last used first. Each order has its own query, so that an index finds
+-- the first page.
 SELECT threads.*, threads.spent_usd AS total_usd,
     (SELECT COUNT(*) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL) AS turn_count,
     (SELECT COUNT(*) FROM questions WHERE questions.state = 'open' AND questions.thread_id = threads.id
@@ -39,7 +40,7 @@ WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
 ORDER BY threads.size_chars DESC, threads.updated_at DESC, threads.id DESC LIMIT :limit OFFSET :offset;
 
 -- name: listed_by_cost
--- The dearest first.
+-- The most expensive first.
 SELECT threads.*, threads.spent_usd AS total_usd,
     (SELECT COUNT(*) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL) AS turn_count,
     (SELECT COUNT(*) FROM questions WHERE questions.state = 'open' AND questions.thread_id = threads.id

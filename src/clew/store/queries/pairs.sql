@@ -25,7 +25,7 @@ SELECT * FROM pairs WHERE id = :id;
 SELECT * FROM pairs WHERE name = :name;
 
 -- name: pairs_newest
--- Those last used come first.
+-- The last used first.
 SELECT * FROM pairs WHERE (CAST(:cwd AS TEXT) IS NULL OR cwd = :cwd)
 ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit;
 

@@ -20,7 +20,7 @@ WHERE id = :id;
 
 -- name: pin_summary
 -- locks: pin :id, session_of_pin :id
--- All that a save must know of the stored pin; its absorbed turns are not read.
+-- What a save needs to know about the stored pin, without reading its absorbed turns.
 SELECT state, absorbed_count, absorbed_digest FROM pins WHERE id = :id;
 
 -- name: pins_of_thread
@@ -29,12 +29,12 @@ SELECT * FROM pins WHERE thread_id = :thread_id ORDER BY position;
 
 -- name: pins_of_session
 -- locks: session :session_id
--- Not those that only borrow it.
+-- Without pins that only borrow the session.
 SELECT * FROM pins WHERE session_id = :session_id AND borrowed_at IS NULL ORDER BY created_at, position;
 
 -- name: give_up_session
 -- locks: session :session_id
--- A poisoned one stays so for ever, and is resumed no more than a retired one.
+-- A poisoned pin stays poisoned: like a retired one, it is never resumed.
 UPDATE pins SET state = 'retired'
 WHERE session_id = :session_id AND borrowed_at IS NULL AND state IN ('provisional', 'good');
 
@@ -51,6 +51,6 @@ INSERT INTO pin_absorbed (pin_id, n, turn_id, digest) VALUES (:pin_id, :n, :turn
 DELETE FROM pin_absorbed WHERE pin_id = :pin_id;
 
 -- name: pins_miscounted
--- For the check: the summary and the rows must tell the same.
+-- For `Store.check`: the count in the pin's row must be the number of absorbed turns.
 SELECT pins.id FROM pins
 WHERE pins.absorbed_count <> (SELECT COUNT(*) FROM pin_absorbed WHERE pin_absorbed.pin_id = pins.id) LIMIT :limit;

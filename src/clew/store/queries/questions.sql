@@ -17,13 +17,13 @@ UPDATE questions SET state = 'withdrawn', answered_at = :at WHERE run_id = :run_
 
 -- name: withdraw_of_thread
 -- locks: thread :thread_id
--- The person has moved on: what was still open of earlier runs is not asked any more.
+-- The user has continued with another prompt, so the open questions of earlier runs are withdrawn.
 UPDATE questions SET state = 'withdrawn', answered_at = :at
 WHERE thread_id = :thread_id AND run_id <> :except_run_id AND state = 'open' AND reply IS NULL;
 
 -- name: reply_to_question
 -- locks: run :run_id
--- Once: the first answer counts.
+-- Only once: the first answer counts.
 UPDATE questions SET reply = :reply, answered_at = :at WHERE run_id = :run_id AND id = :id AND state = 'open' AND reply IS NULL;
 
 -- name: reopen_question

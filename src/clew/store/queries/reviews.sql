@@ -31,7 +31,7 @@ VALUES (:review_id, :number, :status, :agent, :model, :owner_host, :owner_pid, :
 
 -- name: write_round
 -- locks: review :review_id
--- All but what it is about and what it compared: that is fixed.
+-- All columns except those that say what the round compared, which are fixed.
 UPDATE review_rounds SET status = :status, model = :model, run_id = :run_id, runs = :runs,
     session_resumed = :session_resumed, reason = :reason, fallback = :fallback, session_age_s = :session_age_s,
     input_tokens = :input_tokens, output_tokens = :output_tokens, cache_read_input_tokens = :cache_read_input_tokens,
@@ -42,7 +42,7 @@ WHERE review_id = :review_id AND number = :number;
 
 -- name: rounds_of_review
 -- locks: review :review_id
--- Without the diff and the files: they are large, and a list needs neither.
+-- Without the diff and the files, which are large: a list needs neither.
 SELECT review_id, number, status, agent, model, owner_host, owner_pid, owner_started, message, base_commit, head_commit,
     changes, changed_since, run_id, first_run_id, runs, session_resumed, reason, fallback, session_age_s, input_tokens, output_tokens,
     cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars, transcript_chars, answer, error, hint,
@@ -50,7 +50,7 @@ SELECT review_id, number, status, agent, model, owner_host, owner_pid, owner_sta
 FROM review_rounds WHERE review_id = :review_id ORDER BY number;
 
 -- name: rounds_since
--- For the measures: without what they say and are about, which is most of what there is to read.
+-- For the figures of reviews: without the texts, which are most of the data.
 SELECT review_id, number, status, agent, model, owner_host, owner_pid, owner_started, '' AS message, base_commit,
     head_commit, '[]' AS changes, '[]' AS changed_since, run_id, first_run_id, runs, session_resumed, reason, fallback, session_age_s,
     input_tokens, output_tokens, cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars,

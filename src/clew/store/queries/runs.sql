@@ -14,7 +14,7 @@ VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM runs WHERE 
 
 -- name: write_run
 -- locks: run :id
--- All but what the run was asked, and by whom: that is fixed.
+-- All columns except the run's thread and prompt, which are fixed.
 UPDATE runs SET agent = :agent, model = :model, status = :status,
     owner_host = :owner_host, owner_pid = :owner_pid, owner_started = :owner_started, answer_turn_id = :answer_turn_id,
     session_id = :session_id, session_resumed = :session_resumed, reason = :reason, fallback = :fallback,
@@ -43,7 +43,7 @@ SELECT * FROM runs ORDER BY created_at DESC, position DESC LIMIT :limit;
 SELECT * FROM runs WHERE thread_id = :thread_id ORDER BY created_at DESC, position DESC LIMIT :limit;
 
 -- name: runs_with_status
--- One status a query: the few live runs are found by index among any number of ended ones.
+-- One query for each status: an index finds the few active runs among any number of ended ones.
 SELECT * FROM runs WHERE status = :status ORDER BY created_at DESC, position DESC LIMIT :limit;
 
 -- name: runs_of_thread_with_status
@@ -53,12 +53,12 @@ ORDER BY created_at DESC, position DESC LIMIT :limit;
 
 -- name: edit_prompt
 -- locks: run :id
--- Only while it waits: once it has started, the prompt is a turn.
+-- Only while the run is queued: once it has started, the prompt is a turn.
 UPDATE runs SET prompt = :prompt WHERE id = :id AND status = 'queued';
 
 -- name: claim_run
 -- locks: run :id
--- A queued run whose daemon died: the first to ask has it.
+-- Claims a queued run whose daemon died: the first process to ask gets it.
 UPDATE runs SET owner_host = :owner_host, owner_pid = :owner_pid, owner_started = :owner_started
 WHERE id = :id AND status = 'queued' AND owner_host IS NULL;
 
@@ -67,7 +67,7 @@ WHERE id = :id AND status = 'queued' AND owner_host IS NULL;
 UPDATE runs SET tools = tools + :tools WHERE id = :id;
 
 -- name: runs_decided
--- Those that came as far as a decision and ended, the newest first.
+-- The ended runs that had a decision, the newest first.
 SELECT * FROM runs
 WHERE ended_at IS NOT NULL AND started_at IS NOT NULL
     AND (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
@@ -76,7 +76,7 @@ ORDER BY created_at DESC, position DESC LIMIT :limit;
 
 -- name: last_measured_run
 -- locks: thread :thread_id
--- The last of an agent in a thread whose session's size is known.
+-- The last run of an agent in a thread for which the size of the session is known.
 SELECT * FROM runs
 WHERE thread_id = :thread_id AND agent = :agent AND context_tokens IS NOT NULL AND ended_at IS NOT NULL
 ORDER BY ended_at DESC, position DESC LIMIT 1;
@@ -113,9 +113,10 @@ SELECT * FROM attempts WHERE id = :id;
 SELECT * FROM attempts WHERE run_id = :run_id ORDER BY number;
 
 -- name: stats
--- Every fresh start has its reason, every ended run its outcome: grouped by both, nothing is double counted.
--- estimated_* covers only the runs that have an estimate, and plain_resume_* those that have the other one: core/savings
--- says how the others count. The day is rounded down alike by every database, which a cast alone is not.
+-- Every fresh session has a reason and every ended run an outcome: grouped by both, no run is counted twice.
+-- estimated_* covers only the runs that have that estimate, and plain_resume_* those that have the other one:
+-- core/costs/savings.py says how the other runs count. ROUND makes every database round the day down in the same way; a
+-- cast alone does not.
 SELECT CAST(ROUND(created_at - 0.5) AS BIGINT) / 86400 AS day, agent, model, session_resumed, reason, outcome,
     COUNT(*) AS runs,
     CAST(SUM(fallback) AS BIGINT) AS fallbacks,

@@ -1,5 +1,5 @@
 -- name: thread_summaries
--- Threads with what a list shows of them. An absent q, cwd or kind is NULL.
+-- Threads with the figures that a list shows. NULL as id, q, cwd or kind matches all threads.
 SELECT threads.*,
     (SELECT COUNT(*) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL) AS turn_count,
     (SELECT COALESCE(SUM(runs.cost_usd), 0.0) FROM runs WHERE runs.thread_id = threads.id) AS total_usd,
@@ -27,7 +27,7 @@ WHERE (CAST(:cwd AS TEXT) IS NULL OR threads.cwd = :cwd)
 
 -- name: turns_before
 -- locks: thread :thread_id
--- The newest first: one page of a long conversation.
+-- One page of a long conversation, the newest turns first.
 SELECT turns.*, COALESCE(runs.tools, 0) AS tools
 FROM turns LEFT JOIN runs ON runs.id = turns.run_id
 WHERE turns.thread_id = :thread_id AND turns.archived_at IS NULL

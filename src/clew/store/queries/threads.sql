@@ -14,7 +14,7 @@ SELECT * FROM threads WHERE id = :id;
 SELECT * FROM threads WHERE name = :name;
 
 -- name: is_thread_name
--- A quick look that locks nothing: what is free by it is looked at again.
+-- A quick check without a lock: a name that seems to be free is checked again.
 SELECT 1 AS taken FROM threads WHERE name = :name;
 
 -- name: threads_newest
@@ -25,7 +25,7 @@ SELECT * FROM threads WHERE cwd = :cwd
 ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit OFFSET :offset;
 
 -- name: threads_that_may
--- How many there are, with each of the newest few.
+-- The newest few, each with the number of all.
 SELECT name, COUNT(*) OVER () AS n FROM threads WHERE permissions = :permissions
 ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit;
 
@@ -34,7 +34,7 @@ SELECT * FROM threads WHERE cwd = :cwd AND kind = :kind
 ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT 1;
 
 -- name: thread_names
--- For the hint of a name that is not there; the newest are the likeliest meant.
+-- For the hint about a name that does not exist: the newest threads are the most likely ones.
 SELECT name FROM threads ORDER BY updated_at DESC LIMIT :limit;
 
 -- name: write_thread
@@ -46,12 +46,12 @@ WHERE id = :id;
 
 -- name: touch_thread
 -- locks: thread :id
--- A clock that stepped back must not make a thread look older than it is.
+-- If the clock was set back, the thread must not look older than it is.
 UPDATE threads SET updated_at = :at WHERE id = :id AND updated_at < :at;
 
 -- name: delete_thread
 -- locks: thread :id
--- Turns, runs, events and pins go with it: ON DELETE CASCADE.
+-- ON DELETE CASCADE deletes its turns, runs, events and pins too.
 DELETE FROM threads WHERE id = :id;
 
 -- name: dump_turns

@@ -1,7 +1,7 @@
 -- name: search
--- Those stored last come first. The index of words brings all turns of a word at once, in no order; the one by number
--- brings them in order, whatever they hold. Which is quick depends on how many there are, and the planner's guess is
--- wrong for words that are rare: so the first 2,001 are counted, and one of the two halves below runs.
+-- The last stored turns first. The index of words finds all turns with a word at once, without an order; the index by
+-- number reads turns in order, whatever words they contain. Which one is faster depends on the number of hits, and the
+-- planner's estimate is wrong for rare words. So up to 2,001 hits are counted, and one of the two halves below runs.
 WITH found AS MATERIALIZED (
     SELECT turn_words.turn_id, turn_words.n FROM turn_words
     WHERE turn_words.words @@ to_tsquery('simple', :words) LIMIT 2001
@@ -34,7 +34,7 @@ ORDER BY turn_words.n DESC LIMIT :limit OFFSET :offset)
 ORDER BY n DESC;
 
 -- name: search_space
--- The numbers of turns of some threads.
+-- The numbers of the turns of some threads.
 SELECT turn_words.n FROM threads
     JOIN turns ON turns.thread_id = threads.id
     JOIN turn_words ON turn_words.turn_id = turns.id
@@ -44,7 +44,7 @@ WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
 LIMIT :limit;
 
 -- name: search_within
--- As `search`, among these turns alone.
+-- Like `search`, but only among these turns.
 SELECT turns.id, turns.thread_id, turns.role, turns.agent, turns.model, turns.created_at, turns.archived_at,
     substr(turns.text, 1, :chars) AS text
 FROM turn_words JOIN turns ON turns.id = turn_words.turn_id

@@ -1,5 +1,5 @@
 -- name: search
--- Those stored last come first, in the index's own order: a word that is everywhere costs no more than a page.
+-- The last stored turns first, in the order of the index: a word that is in every turn costs no more than one page.
 SELECT turns.id, turns.thread_id, turns.role, turns.agent, turns.model, turns.created_at, turns.archived_at,
     substr(turns.text, 1, :chars) AS text
 FROM turn_words
@@ -14,7 +14,7 @@ WHERE turn_words.text MATCH :words
 ORDER BY turn_words.rowid DESC LIMIT :limit OFFSET :offset;
 
 -- name: search_space
--- The numbers of turns of some threads. CROSS: from the threads on, which are fewer than turns.
+-- The numbers of the turns of some threads. CROSS makes SQLite start with the threads, which are fewer than the turns.
 SELECT turn_numbers.n FROM threads
     CROSS JOIN turns ON turns.thread_id = threads.id
     CROSS JOIN turn_numbers ON turn_numbers.turn_id = turns.id
@@ -24,7 +24,8 @@ WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
 LIMIT :limit;
 
 -- name: search_within
--- As `search`, among these turns alone. CROSS: the index of words is asked about each of them, and not for all that it has.
+-- Like `search`, but only among these turns. CROSS makes SQLite look up each of these turns in the index of words,
+-- instead of reading all hits of the index.
 SELECT turns.id, turns.thread_id, turns.role, turns.agent, turns.model, turns.created_at, turns.archived_at,
     substr(turns.text, 1, :chars) AS text
 FROM json_each(:numbers) AS asked
