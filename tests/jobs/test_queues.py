@@ -51,7 +51,7 @@ async def test_a_worker_for_hooks_leaves_other_jobs_to_others(scripted: Stage) -
             assert (hook.status, hook.result) == (JobStatus.SUCCEEDED, "of a hook")
             left = await surface.view_job(client, own.id)
             assert (left.job.status, left.job.runs, left.job.worker) == (JobStatus.QUEUED, 0, None)
-            assert left.no_worker == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
+            assert left.no_worker == "No worker is alive to run the job: start `clew work`, or `clew serve --work`."
             assert len(await surface.workers(client)) == 1
             assert await surface.workers(client, SUBMITTED) == []
             async with workers(scripted):

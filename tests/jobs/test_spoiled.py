@@ -33,7 +33,7 @@ async def test_a_task_that_spoils_every_new_session_is_given_up(scripted: Stage,
     assert len(asked) <= 4, "of which each may be asked once more, in short"
     error = error_of(over)
     assert error is not None and "retry" in (error.hint or "") and "--fresh" in (error.hint or "")
-    assert "goes on where it stopped" not in (error.hint or "")
+    assert "continues where it stopped" not in (error.hint or "")
 
 
 @pytest.mark.parametrize(("spoiled", "reason"), [(TooLong(), "overflow"), (POISON, "poisoned")])

@@ -135,7 +135,7 @@ async def test_one_pair_belongs_to_one_process(scripted: Stage) -> None:
         assert other.returncode == 8
         assert json.loads(other.stdout)["error"]["code"] == "busy"
         cleaned = run(scripted, "--clean-sessions", "--older-than", "0.001s")
-        assert f"kept {live.pair.name}: it is at work".encode() in cleaned.stderr
+        assert f"kept {live.pair.name}: it is running".encode() in cleaned.stderr
         assert (await client.pairs.find(live.pair.id)).status is PairStatus.RUNNING
         scripted.api.release()
         await live.finish()

@@ -1,6 +1,6 @@
-"""Hooks for surfaces: receiving a forge's messages, resetting sessions, and JSON of all that is shown.
+"""Hooks for surfaces: receive a forge's messages, reset sessions, and show everything as JSON.
 
-Built on `client.hooks`, which has the rules.
+The rules are in `client.hooks`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ State = Literal["received", "duplicate", "ignored", "unsigned", "malformed"]
 
 
 class MessageResult(Record):
-    """What became of a message."""
+    """How a message was handled."""
 
     state: State
     id: str | None = None  # of the event, if it was received
@@ -58,7 +58,7 @@ async def receive_message(client: Client, forge: Forge, headers: Mapping[str, st
 
 
 def _read(forge: Forge, headers: Mapping[str, str], body: bytes, secret: str) -> MessageResult | tuple[HookEvent, str]:
-    """A result; or the event and the digest of what was signed: no header marks a message that is sent again."""
+    """A result; or the event and a digest of the signed part, because no header marks a message that is sent again."""
     if not forge_events.check_signature(forge, headers, body, secret):
         return MessageResult("unsigned")
     if forge_events.delivery_of(forge, headers) is None:

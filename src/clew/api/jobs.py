@@ -1,4 +1,4 @@
-"""A job as surfaces have it: asked for, shown with what its runs came to, and followed over all of them."""
+"""Jobs for surfaces: submit a job, show it with the figures of its runs, and follow the events of all its runs."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ if TYPE_CHECKING:
     from clew.store.store import Store
 
 RUNS_SHOWN = 10_000  # more than any job may have
-LOOK_S = 0.25  # how soon something that another process did is seen
+POLL_S = 0.25  # how soon a change by another process is noticed
 KEY_CHARS = 200
 SHORT_ID = 8
 MARKERS_SHOWN = 1000  # the newest
-MARKER_CHARS = 200  # of what the agent said; the events have all of it
-START_A_WORKER = "start `clew work`, or `clew serve --work`"  # what takes up a job that somebody submitted
+MARKER_CHARS = 200  # of the agent's message; the run's events have all of it
+START_A_WORKER = "start `clew work`, or `clew serve --work`"  # which runs submitted jobs
 START_A_WORKER_FOR_HOOKS = "start `clew serve` or `clew work`"
 
 
 class JobOptions(Record):
-    """What somebody asks for when a job is submitted; None is the default."""
+    """What a job is submitted with; None: the default."""
 
     prompt: str
     cwd: str
@@ -60,26 +60,26 @@ class JobOptions(Record):
     permissions: str | None = None
     trust: str | None = None
     key: str | None = None
-    limits: Mapping[str, Any] = MappingProxyType({})  # those of `Limits` that were named
+    limits: Mapping[str, Any] = MappingProxyType({})  # fields of `Limits`; the others have their defaults
     checkpoint: bool = False
     delay_s: float | None = None
-    id: str | None = None  # that the job is to get
+    id: str | None = None  # of the new job; None: a random one
 
 
 class JobView(Record):
-    """A job with what its runs came to."""
+    """A job with the figures of its runs."""
 
     job: Job
-    thread: str  # its name
+    thread: str  # the name of its thread
     usage: Usage
     cost_usd: float
     runs: tuple[Run, ...]  # the oldest first
     stderr_tail: str = ""  # of the last run, when the job failed
-    no_worker: str | None = None  # it waits, and nobody is there to take it up: what to do
-    markers: tuple[ProgressMarker, ...] | None = None  # how far it has come, the oldest first; None: not looked up
+    no_worker: str | None = None  # if the job waits and no worker is alive to run it: what to do
+    markers: tuple[ProgressMarker, ...] | None = None  # its progress, the oldest first; None: not read
 
     def to_json(self, stamp: Callable[[float | None], str | None]) -> dict[str, Any]:
-        """The object that the command line and the HTTP API give; `stamp` writes times."""
+        """The object of the command line and the HTTP API; `stamp` formats times."""
         job, limits = self.job, self.job.limits
         looked_up = {} if self.markers is None else {"markers": self._markers(self.markers, stamp)}
         return {
@@ -136,7 +136,7 @@ class JobView(Record):
         ]
 
     def run_number(self, marker: ProgressMarker) -> int | None:
-        """Which of the job's runs it is of, from 1."""
+        """The number of the marker's run within the job, from 1."""
         return next((n for n, run in enumerate(self.runs, 1) if run.id == marker.run_id), None)
 
 
@@ -149,15 +149,15 @@ class JobEvent(Record):
 
 
 class JobChanged(Record):
-    """The job is in another state than it was last seen in."""
+    """The state of the job has changed since the last event."""
 
     job: Job
 
 
 async def submit(client: Client, options: JobOptions) -> Job:
-    """The job is on disk when this returns. What was not said comes from the settings."""
+    """Submits a job, which is stored when this returns. Missing options come from the settings."""
     check_prompt(options.prompt)
-    _check_words(options)
+    _check_texts(options)
     now, settings = client.engine.context.clock(), client.settings
     limits = _limits(settings, options.limits)
     deadline = limits.deadline_at
@@ -174,7 +174,7 @@ async def submit(client: Client, options: JobOptions) -> Job:
             prompt=options.prompt,
             cwd=existing_dir(options.cwd),
             agent=agent,
-            model=options.model or (settings.of("model") if agent == settings.of("agent") else None),
+            model=options.model or settings.model_of(agent),
             permissions=choice(Permissions, options.permissions or Permissions.EDITS),
             trust=choice(Trust, options.trust or settings.of("trust")),
             key=options.key,
@@ -187,31 +187,31 @@ async def submit(client: Client, options: JobOptions) -> Job:
 
 
 def _limits(settings: Settings, named: Mapping[str, Any]) -> Limits:
-    """For the rest the defaults; the age of a session is the user's own setting, where there is one."""
+    """Limits that were not named have their defaults; `max_age_s` has the setting `max_age` if that was set."""
     age = settings["max_age"]
     return replace(Limits() if age.source == "default" else Limits(max_age_s=age.value), **named)
 
 
-def _check_words(options: JobOptions) -> None:
-    """They stand in tables and logs, and the model on a command line."""
+def _check_texts(options: JobOptions) -> None:
+    """Keys and models are shown in tables and logs, and the model is used on a command line."""
     if options.key is not None and not (options.key.strip() and options.key.isprintable()):
-        raise UsageError(f"The key {options.key[:40]!r} is blank, or holds what cannot be printed.", hint=_KEY_HINT)
+        raise UsageError(f"The key {options.key[:40]!r} is blank, or cannot be printed.", hint=_KEY_HINT)
     if options.key is not None and len(options.key) > KEY_CHARS:
         raise UsageError(f"The key has {len(options.key):,} characters; the limit is {KEY_CHARS}.", hint=_KEY_HINT)
     if options.model is not None and not options.model.isprintable():
-        raise UsageError(f"The model {options.model[:40]!r} holds what cannot be printed.")
+        raise UsageError(f"The model {options.model[:40]!r} cannot be printed.")
 
 
-_KEY_HINT = "Name what the jobs have in common, as a repository: shop, or https://example.org/shop.git."
+_KEY_HINT = "Name what the jobs have in common, such as a repository: shop, or https://example.org/shop.git."
 
 
 async def view_jobs(client: Client, jobs: Sequence[Job]) -> list[JobView]:
-    """Without their markers."""
+    """The views have no markers."""
     return await client.engine.store.call(lambda store: _views(client, store, jobs))
 
 
 async def view_job(client: Client, job_id: str) -> JobView:
-    """By id, by an unambiguous beginning of one, or `latest`; with its markers. Raises NotFound."""
+    """The job with its markers, by its id, an unambiguous beginning of it, or `latest`. Raises NotFound."""
     job = await client.jobs.find(job_id)
 
     def look(store: Store) -> JobView:
@@ -230,9 +230,9 @@ def _no_worker(client: Client, store: Store, job: Job, alive: Sequence[StoredWor
     if job.status not in ACTIVE or any(takes(worker, job.kind) for worker in alive):
         return None
     if client.engine.is_held(store, job.thread_id):
-        return None  # a process carries it out that is no worker: `clew jobs submit --wait`
+        return None  # a process that is not a worker runs it: `clew jobs submit --wait`
     how = START_A_WORKER if job.kind == SUBMITTED else START_A_WORKER_FOR_HOOKS
-    return f"No worker is alive to take the job up: {how}."
+    return f"No worker is alive to run the job: {how}."
 
 
 def _view(store: Store, job: Job) -> JobView:
@@ -244,10 +244,10 @@ def _view(store: Store, job: Job) -> JobView:
 
 
 def _runs(store: Store, job: Job) -> tuple[Run, ...]:
-    """Its own, the oldest first: of a thread that jobs share, those that end with its newest."""
+    """The runs of the job, the oldest first. In a thread that jobs share, they are those up to the job's newest run."""
     runs = tuple(reversed(store.runs.newest(thread_id=job.thread_id, limit=RUNS_SHOWN)))
     if job.kind == SUBMITTED:
-        return runs  # the thread is its own
+        return runs  # the job has a thread of its own
     end = next((number for number, run in enumerate(runs, start=1) if run.id == job.run_id), 0)
     return runs[max(0, end - job.runs) : end]
 
@@ -255,14 +255,14 @@ def _runs(store: Store, job: Job) -> tuple[Run, ...]:
 async def follow(
     client: Client, job_id: str, after: tuple[int, int] = (1, 0)
 ) -> AsyncGenerator[JobEvent | JobChanged, None]:
-    """Every event of every run after that one, as they become durable, and the job whenever its state is another one.
+    """Every event of every run of the job, when it is stored, and the job whenever its state has changed.
 
-    The last is the job that is over. `after` is the number of a run and of an event in it.
+    The last item is the job that has ended. `after` is the number of a run, and of the last event in it to skip.
     """
     number, seq = max(1, after[0]), after[1]
     seen: Job | None = None
     while True:
-        job, runs = await client.engine.store.call(lambda store: _look(store, job_id))
+        job, runs = await client.engine.store.call(lambda store: _job_and_runs(store, job_id))
         left = len(runs) >= number
         if (seen is None or _state(job) != _state(seen)) and not (left and job.status in STOPPED):
             seen = job
@@ -272,15 +272,15 @@ async def follow(
             async with aclosing(client.views.follow(run.id, seq)) as events:
                 with suppress(StopAsyncIteration):
                     while True:
-                        yield JobEvent(number, run, await anext(events))  # kept by nobody here: it may be large
+                        yield JobEvent(number, run, await anext(events))  # no variable keeps it: it may be large
             number, seq = number + 1, 0
         elif job.status in STOPPED:
             return
         else:
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
 
 
-def _look(store: Store, job_id: str) -> tuple[Job, tuple[Run, ...]]:
+def _job_and_runs(store: Store, job_id: str) -> tuple[Job, tuple[Run, ...]]:
     with store.reading():
         job = store.jobs.require(job_id)
         return job, _runs(store, job)
@@ -291,13 +291,13 @@ def _state(job: Job) -> tuple[object, ...]:
 
 
 async def workers(client: Client, kind: str | None = None) -> list[StoredWorker]:
-    """Those that are alive, as far as can be seen from here; of a `kind`: those that take jobs of that kind."""
+    """The workers that are alive, as far as this process can tell; with a `kind`, those that run jobs of that kind."""
     found = await client.engine.store.call(lambda store: _alive(client, store))
     return [each for each in found if kind is None or takes(each, kind)]
 
 
 def takes(worker: StoredWorker, kind: str) -> bool:
-    """A daemon that is no worker carries out what hooks set going, and nothing else."""
+    """Whether the worker runs jobs of that kind. A daemon that is not a worker runs only jobs of hooks."""
     return kind != SUBMITTED or not worker.hooks_only
 
 
@@ -327,7 +327,7 @@ _BY_OUTCOME: dict[str, type[ClewError]] = {
 
 
 def error_of(job: Job) -> ClewError | None:
-    """What the job's last run, or the job itself, came to grief over; None: nothing is wrong."""
+    """Why the job, or its last run, failed; None: nothing is wrong."""
     if job.status is JobStatus.SUCCEEDED or (job.error is None and job.status not in STOPPED):
         return None
     otherwise = AuthFailed if job.status is JobStatus.BLOCKED else AgentFailed
@@ -336,23 +336,23 @@ def error_of(job: Job) -> ClewError | None:
 
 
 def _hint(job: Job) -> str | None:
-    """In the words of jobs: a run's own hint is for whoever asks in a chat."""
+    """What to do about the job. The hint of a run does not fit: it is for a user who asks in a chat."""
     if job.status in ACTIVE:
-        return "It goes on by itself."
+        return "It continues by itself."
     retry = f"clew jobs retry {job.id[:SHORT_ID]}"
     if job.status is JobStatus.CONFLICT:
-        return f"{retry} --restore puts them back (what is there is saved first); {retry} --keep goes on with them."
+        return f"{retry} --restore restores them (what is there is saved first); {retry} --keep continues with them."
     if job.status is JobStatus.BLOCKED:
         act = "Add credit, or change the plan" if job.outcome == Outcome.BILLING else LOG_IN
-        return f"{act}; then {retry} goes on where it stopped."
+        return f"{act}; then {retry} continues where it stopped."
     if job.outcome == Outcome.WRONG_MODEL:
         return "Submit it again with another --model."
     if job.status is JobStatus.FAILED and job.outcome in UNUSABLE_SESSION:
-        why = "it fits no new session either" if job.outcome == Outcome.OVERFLOW else "new sessions break as well"
-        return f"Submit a smaller task, or with another model: {why}. {retry} --fresh begins again with the prompt."
+        why = "it does not fit into a new session" if job.outcome == Outcome.OVERFLOW else "new sessions fail too"
+        return f"Submit a smaller task, or with another model: {why}. {retry} --fresh starts again with the prompt."
     if job.status is JobStatus.FAILED and job.hint and (job.outcome is None or job.outcome == AgentMissing.code):
-        return f"{job.hint} Then {retry} goes on where it stopped."  # it never came to a run
-    return f"{retry} goes on where it stopped."
+        return f"{job.hint} Then {retry} continues where it stopped."  # it failed before its first run
+    return f"{retry} continues where it stopped."
 
 
 def _error_object(job: Job) -> dict[str, Any] | None:

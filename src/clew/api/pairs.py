@@ -1,4 +1,4 @@
-"""A pair as surfaces have it: started, gone on with, shown, and cleaned up."""
+"""Pairs for surfaces: start, resume, show and clean up pairs."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ EVERY_PAIR = 1_000_000
 
 
 class PairOptions(Record):
-    """What somebody asks for; None is the default, or what was saved."""
+    """What a pair is started or resumed with; None: the default, or what is stored."""
 
-    text: str = ""  # the task, or what is to be said on going on
+    text: str = ""  # the task of a new pair, or a message to a resumed one
     cwd: str | None = None
     name: str | None = None
     rounds: int | None = None
@@ -47,18 +47,18 @@ class PairOptions(Record):
 
 
 class PairSelection(Record):
-    """Which pair is gone on with; nothing: the latest of the directory."""
+    """Which pair is resumed; without a field, the latest pair of the directory."""
 
     session: str | None = None  # an id, a name, or the beginning of an id
     file: str | None = None
-    fork_at: int | None = None  # not in it, but in a copy that ends with this round
+    fork_at: int | None = None  # a round: a copy that ends with it is resumed
 
 
 async def start(client: Client, wanted: PairOptions) -> LivePair:
-    """The pair is on disk when this returns, and under way. What was not said comes from the settings."""
+    """Starts a pair, which is stored and running when this returns. Missing options come from the settings."""
     settings = client.settings
     agent = wanted.agent or settings.of("agent")
-    model = settings.of("model") if agent == settings.of("agent") else None
+    model = settings.model_of(agent)
     return await client.pairs.start(
         NewPair(
             task=wanted.text,
@@ -71,12 +71,12 @@ async def start(client: Client, wanted: PairOptions) -> LivePair:
             max_rounds=wanted.rounds or ROUNDS,
             permissions=_permissions(wanted.permissions) or Permissions.EDITS,
         ),
-        _manner(wanted),
+        _run_options(wanted),
     )
 
 
 async def resume(client: Client, which: PairSelection, wanted: PairOptions) -> tuple[LivePair, tuple[str, ...]]:
-    """The pair, going on where it stopped, and what is to be said about it first."""
+    """Resumes a pair where it stopped. Returns it with the warnings to show first."""
     permissions = _permissions(wanted.permissions)
     cwd, said = wanted.cwd, tuple[str, ...]()
     if which.file is not None:
@@ -92,7 +92,7 @@ async def resume(client: Client, which: PairSelection, wanted: PairOptions) -> t
     else:
         pair_id, cwd = await client.pairs.latest(cwd or "."), None
     model = await _model_of_another(client, pair_id, wanted.agent)
-    wishes = ResumeOptions(
+    options = ResumeOptions(
         message=wanted.text.strip(),
         more_rounds=wanted.rounds,
         instructor_model=wanted.instructor_model or model,
@@ -103,20 +103,19 @@ async def resume(client: Client, which: PairSelection, wanted: PairOptions) -> t
         cwd=cwd,
     )
     if which.fork_at is not None:
-        await client.pairs.check(pair_id, wishes, fork_at=which.fork_at)  # or a fork that cannot go on would be left
+        # Checked before the fork, because a fork that cannot continue would be left over.
+        await client.pairs.check(pair_id, options, fork_at=which.fork_at)
         forked = await client.fork(pair_id, wanted.name, at_round=which.fork_at)
         pair_id = await client.pairs.resolve(forked.pair or pair_id)
         said += tuple(forked.notes)
-    return await client.pairs.resume(pair_id, wishes, _manner(wanted)), said
+    return await client.pairs.resume(pair_id, options, _run_options(wanted)), said
 
 
 async def _model_of_another(client: Client, pair_id: str, agent: str | None) -> str | None:
-    """What the settings say, as for a new pair, when another agent than before goes on."""
-    settings = client.settings
-    if agent is None or agent != settings.of("agent") or agent == (await client.pairs.find(pair_id)).pair.agent:
+    """The model of the settings, as for a new pair, if the pair continues with another agent than before."""
+    if agent is None or agent == (await client.pairs.find(pair_id)).pair.agent:
         return None
-    model: str | None = settings.of("model")
-    return model
+    return client.settings.model_of(agent)
 
 
 def _permissions(named: str | None) -> Permissions | None:
@@ -126,12 +125,12 @@ def _permissions(named: str | None) -> Permissions | None:
     if found not in WORKER_PERMISSIONS:
         raise UsageError(
             f"The worker's permissions cannot be {named}.",
-            hint=f"One of {', '.join(WORKER_PERMISSIONS)}: nobody is asked in every round.",
+            hint=f"One of {', '.join(WORKER_PERMISSIONS)}: no person answers questions in every round.",
         )
     return found
 
 
-def _manner(wanted: PairOptions) -> PairRunOptions:
+def _run_options(wanted: PairOptions) -> PairRunOptions:
     return PairRunOptions(
         timeout_s=wanted.timeout_s,
         auto_save=wanted.auto_save,
@@ -141,28 +140,28 @@ def _manner(wanted: PairOptions) -> PairRunOptions:
 
 
 def error_of(live: LivePair, state: PairState) -> ClewError | None:
-    """Why it is not finished; None: it is."""
+    """Why the pair is not finished; None: it is."""
     if live.error is not None:
         return live.error
     if state.status is PairStatus.OUT_OF_ROUNDS:
         pair = state.pair
         return AgentFailed(
-            f"The rounds are used up ({pair.last_round}), and the instructor has not said that the task is done.",
-            hint=f"clew pair --session {pair.name} goes on with {pair.max_rounds} more, -r N with N.",
+            f"The rounds are used up ({pair.last_round}), but the instructor has not said that the task is done.",
+            hint=f"clew pair --session {pair.name} continues with {pair.max_rounds} more, -r N with N.",
         )
     return None
 
 
 class CleanedPair(Record):
-    """A pair that was, or would be, removed, and where it is kept."""
+    """A pair that was removed (in a dry run: would be), and its archive."""
 
     state: PairState
     archive: Path | None = None
-    kept_because: str | None = None  # it is in use after all
+    kept_because: str | None = None  # why it was not removed: it is in use
 
 
 async def clean(client: Client, cwd: str, older_than_s: float, *, dry_run: bool = False) -> list[CleanedPair]:
-    """Removes the pairs of that directory which have not been used for so long; both threads are archived first."""
+    """Removes the pairs of that directory that have not been used for that time; both threads are archived first."""
     from clew.hosts.validation import existing_dir
 
     until = client.engine.context.clock() - older_than_s
@@ -175,9 +174,9 @@ async def clean(client: Client, cwd: str, older_than_s: float, *, dry_run: bool 
 
 
 async def _removed(client: Client, state: PairState, *, dry_run: bool) -> CleanedPair:
-    """Both threads with all that is theirs go into one archive file, and the state file goes."""
+    """Archives both threads into one file, and removes the state file."""
     if state.status is PairStatus.RUNNING:
-        return CleanedPair(state, kept_because="it is at work")
+        return CleanedPair(state, kept_because="it is running")
     if dry_run:
         return CleanedPair(state)
     try:
@@ -188,7 +187,7 @@ async def _removed(client: Client, state: PairState, *, dry_run: bool) -> Cleane
 
 
 async def files_left(client: Client, cwd: str) -> list[tuple[Path, Pair | None]]:
-    """State files in that directory of pairs that are not its own: moved since (that pair), or not in this store."""
+    """State files in that directory whose pair moved to another directory, or is not in this store (None)."""
     files = sorted(Path(cwd, pair_folder.FOLDER).glob("session-*.json"))
     ids = {path: path.stem.removeprefix("session-") for path in files}
 
@@ -231,7 +230,7 @@ def round_json(round_: PairRound, stamp: Stamp) -> dict[str, Any]:
 
 
 def pair_json(state: PairState, stamp: Stamp, error: ClewError | None = None, *, rounds: bool = True) -> dict[str, Any]:
-    """The whole pair."""
+    """The pair with all its rounds, unless `rounds` is False."""
     pair = state.pair
     if error is None and pair.error_code is not None:
         told: dict[str, Any] | None = {"code": pair.error_code, "message": pair.error, "hint": pair.hint}

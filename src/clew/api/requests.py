@@ -1,7 +1,7 @@
-"""Idempotent requests: each has a key, is carried out once, however often it is sent, and its first answer is kept.
+"""Idempotent requests: each has a key, is carried out once, however often it is sent, and its first answer is stored.
 
-Before anything is made, the key is stored with the id that the new thing will get. So when a process dies in between,
-the next request with that key either finds the thing or makes it: there are never two.
+Before a thread or a run is made, the key is stored with the id that it will get. So if the process dies in between,
+the next request with that key either finds the thread or run, or makes it: there are never two.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ class IdempotentRequests:
         await self._engine.store.call(lambda store: store.key_values.finish_request(key, status, location, answer))
 
     async def release(self, key: str) -> None:
-        """It was refused, so nothing was made: the next request with this key counts as the first."""
+        """For a request that was refused and made nothing: the next request with this key counts as the first."""
         await self._engine.store.call(lambda store: store.key_values.release_request(key))

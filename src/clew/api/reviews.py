@@ -1,4 +1,4 @@
-"""A review as surfaces have it: asked for, shown, and written as Markdown."""
+"""Reviews for surfaces: start a review, and show it as JSON or Markdown."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ReviewOptions(Record):
 
 
 async def start(client: Client, options: ReviewOptions) -> LiveRound:
-    """The review is on disk when this returns, and its first round is under way. The settings say what was not said."""
+    """Starts a review. When this returns, it is stored and its first round runs. The settings have the defaults."""
     settings = client.settings
     agent = options.agent or settings.of("agent")
     return await client.reviews.start(
@@ -77,7 +77,7 @@ def check_agrees(
     scope: str | None = None,
     focus: str | None = None,
 ) -> None:
-    """A next round looks at what its review looks at; whoever says something else means another review."""
+    """Raises UsageError for options that differ from those of the review: a further round compares the same things."""
     at = None if cwd is None else Path(os.path.realpath(cwd))
     same = {
         "cwd": at is None or at.is_relative_to(os.path.realpath(review.top)),
@@ -89,7 +89,7 @@ def check_agrees(
     for name, agrees in same.items():
         if not agrees:
             raise UsageError(
-                f"The {name} is not that of review {review.id}.",
+                f"Review {review.id} has another {name}.",
                 hint=f"Leave {name} out for its next round, or start another review.",
             )
 
@@ -104,13 +104,13 @@ _ERRORS: dict[str, type[ClewError]] = {
 
 
 def error_of(round_: ReviewRound) -> ClewError | None:
-    """What a failed round came to grief over."""
+    """Why a round failed; None: it did not."""
     if round_.status is not RoundStatus.FAILED:
         return None
-    words = round_.error or "The round failed."
+    message = round_.error or "The round failed."
     if round_.error_code == StoreError.code:
-        return StoreError(words, kind="unreachable", hint=round_.hint)
-    return _ERRORS.get(round_.error_code or "", errors.AgentFailed)(words, hint=round_.hint)
+        return StoreError(message, kind="unreachable", hint=round_.hint)
+    return _ERRORS.get(round_.error_code or "", errors.AgentFailed)(message, hint=round_.hint)
 
 
 def finding_json(finding: Finding) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
 
 
 def round_json(round_: ReviewRound, stamp: Stamp) -> dict[str, Any]:
-    """One round. `findings` are those that it found; `earlier` is what it says of the ones before."""
+    """One round. `findings` are those that it found; `earlier` are its verdicts on earlier findings."""
     answer, error = round_.answer, error_of(round_)
     return {
         "id": round_.review_id,
@@ -178,9 +178,9 @@ def review_json(state: ReviewState, sessions: Mapping[str, str], stamp: Stamp) -
 
 
 def _open_by_severity(findings: Sequence[Finding]) -> dict[str, int]:
-    """The gravest first; none that nothing is open of."""
-    still = [finding.severity for finding in findings if finding.state is FindingState.OPEN]
-    return {severity.value: still.count(severity) for severity in Severity if severity in still}
+    """The number of open findings by severity, the most severe first."""
+    found = [finding.severity for finding in findings if finding.state is FindingState.OPEN]
+    return {severity.value: found.count(severity) for severity in Severity if severity in found}
 
 
 def measures_json(measures: ReviewMeasures) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def measures_json(measures: ReviewMeasures) -> dict[str, Any]:
 
 
 def _path_json(path: PathUsage) -> dict[str, Any]:
-    """Of follow-ups, a round each."""
+    """The averages over follow-up rounds."""
     each = path.rounds or 1
     return {
         "rounds": path.rounds,
@@ -228,7 +228,7 @@ _ORDER = {severity: place for place, severity in enumerate(Severity)}
 
 
 def markdown(state: ReviewState) -> str:
-    """The whole review, for a pull request or a file. What a model or an author wrote cannot leave its own block."""
+    """The whole review, for a pull request or a file. Text of a model or an author cannot break out of its block."""
     review = state.review
     findings = sorted(findings_of(state.rounds), key=lambda each: (_ORDER[each.severity], int(each.id[1:])))
     lines = [f"# Review {review.id}", ""]
@@ -242,7 +242,7 @@ def markdown(state: ReviewState) -> str:
                 lines += _finding_lines(finding)
     for round_ in state.rounds:
         lines += [f"## Round {round_.number}", ""]
-        how = "resumed" if round_.session_resumed else f"fresh ({round_.reason})" if round_.reason else "not begun"
+        how = "resumed" if round_.session_resumed else f"fresh ({round_.reason})" if round_.reason else "not started"
         lines += [f"{round_.agent} {_code(round_.model) if round_.model else ''}, {how}.", ""]
         if round_.message:
             lines += ["The author:", "", *_block(round_.message), ""]
@@ -255,7 +255,7 @@ def markdown(state: ReviewState) -> str:
 
 def _finding_lines(finding: Finding) -> list[str]:
     where = f"{finding.file}:{finding.line}" if finding.line else finding.file
-    lines = [f"### {finding.id} {finding.severity.value}: {_tame(' '.join(finding.title.split()))}", ""]
+    lines = [f"### {finding.id} {finding.severity.value}: {_escaped(' '.join(finding.title.split()))}", ""]
     if where:
         lines += [f"{_code(where)}, found in round {finding.round}", ""]
     lines += [*_block(finding.detail), ""]
@@ -267,16 +267,16 @@ def _finding_lines(finding: Finding) -> list[str]:
 
 
 def _block(text: str) -> list[str]:
-    """As a quotation: whatever is opened in it, a fence or a heading, ends with it."""
-    return [f"> {_tame(line)}" for line in text.splitlines()]
+    """The text as a quotation: a fence or a heading that it opens ends with the quotation."""
+    return [f"> {_escaped(line)}" for line in text.splitlines()]
 
 
 def _code(text: str) -> str:
-    """On one line, between marks that nothing in it can end."""
+    """The text as inline code on one line; its own backticks are replaced."""
     return f"`{' '.join(text.split()).replace('`', chr(39))}`"
 
 
-def _tame(line: str) -> str:
-    """Without what begins an HTML tag, and without control characters."""
+def _escaped(line: str) -> str:
+    """The line without control characters, and with HTML tags escaped."""
     line = re.sub(r"<(?=[A-Za-z/!?])", r"\\<", line)
     return "".join(letter if letter.isprintable() or letter == "\t" else "\ufffd" for letter in line)

@@ -55,7 +55,7 @@ def test_a_submitted_job_is_queued_and_says_that_no_worker_is_alive(cli: Any) ->
     assert "no worker is alive to run it: start `clew work`, or `clew serve --work`" in done.err
     job = job_of(cli, "latest")
     assert job["id"] == done.out.strip()
-    assert job["no_worker"] == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
+    assert job["no_worker"] == "No worker is alive to run the job: start `clew work`, or `clew serve --work`."
     assert job["no_worker"] in cli.run("jobs", "list").err
     assert job.keys() >= KEYS
     assert (job["status"], job["runs"], job["permissions"], job["key"]) == ("queued", 0, "edits", None)
@@ -131,7 +131,7 @@ def test_the_exit_code_says_what_ended_the_job(
     assert (done.code, done.json["status"], done.json["error"]["code"]) == (code, status, error), done.err
     watched = cli.run("jobs", "watch", done.json["id"])
     assert (watched.code, watched.out) == (code, "")
-    assert f"clew jobs retry {done.json['id'][:8]} goes on where it stopped" in done.json["error"]["hint"]
+    assert f"clew jobs retry {done.json['id'][:8]} continues where it stopped" in done.json["error"]["hint"]
     assert watched.err.count("clew jobs retry") == 1
     assert "sk again" not in watched.err, "nobody asks a job"
 
@@ -171,7 +171,7 @@ def test_every_json_is_the_job(cli: Any) -> None:
     ]
     assert (watched["result"], watched["error"], listed["id"]) == ("done", None, waited["id"])
     assert logs["events"] == events
-    assert cancelled["error"]["hint"] == f"clew jobs retry {job[:8]} goes on where it stopped."
+    assert cancelled["error"]["hint"] == f"clew jobs retry {job[:8]} continues where it stopped."
 
 
 @pytest.fixture
@@ -386,13 +386,13 @@ def test_max_age_comes_from_the_option_or_the_settings(
         (["submit", "--cwd", "/nowhere", "x"], "/nowhere is not a directory."),
         (["submit", "--agent", "nobody", "x"], "nobody"),
         (["submit", "--checkpoint", "x"], "git"),
-        (["submit", "--key", "a\x01b", "x"], "The key 'a\\x01b' is blank, or holds what cannot be printed."),
-        (["submit", "--key", "a\nb", "x"], "The key 'a\\nb' is blank, or holds what cannot be printed."),
-        (["submit", "--key", "\udcff", "x"], "holds what cannot be printed."),
+        (["submit", "--key", "a\x01b", "x"], "The key 'a\\x01b' is blank, or cannot be printed."),
+        (["submit", "--key", "a\nb", "x"], "The key 'a\\nb' is blank, or cannot be printed."),
+        (["submit", "--key", "\udcff", "x"], "cannot be printed."),
         (["submit", "--key", " ", "x"], "is blank"),
         (["submit", "--key", "", "x"], "is blank"),
         (["submit", "--key", "k" * 201, "x"], "The key has 201 characters; the limit is 200."),
-        (["submit", "--model", "a\nb", "x"], "The model 'a\\nb' holds what cannot be printed."),
+        (["submit", "--model", "a\nb", "x"], "The model 'a\\nb' cannot be printed."),
         (["submit", "--deadline", "9999-12-31T23:59", "x"], "The deadline is more than ten years away."),
         (["submit", "--deadline", "0001-01-01T00:00", "x"], "--deadline 0001-01-01T00:00 is"),
         (["submit", "--delay", "11000d", "x"], "The delay is longer than ten years."),

@@ -174,7 +174,7 @@ async def test_how_many_jobs_a_daemon_runs_and_which(
         done = await daemon.get(f"/api/jobs/{job['id']}")
         assert (done["result"], done["no_worker"]) == ("done", None)
         return
-    assert job["no_worker"] == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
+    assert job["no_worker"] == "No worker is alive to run the job: start `clew work`, or `clew serve --work`."
     if settings == SETTINGS and most:  # the job of a hook is run, and the older submitted job is not
         async with daemon.client(known=False) as forge:
             hooked = await ended_job(daemon, await received(forge, "gitea.issues.opened", opened()))

@@ -78,7 +78,7 @@ async def test_a_job_is_submitted_run_and_shown(daemon: LocalDaemon) -> None:
     [marker] = done["markers"]
     assert (marker["number"], marker["run"], marker["run_id"], marker["text"]) == (1, 1, done["run_id"], "done")
     assert (made["markers"], done["no_worker"]) == ([], None)
-    assert made["no_worker"] == "No worker is alive to take the job up: start `clew work`, or `clew serve --work`."
+    assert made["no_worker"] == "No worker is alive to run the job: start `clew work`, or `clew serve --work`."
 
 
 async def test_a_new_job_is_answered_with_its_address(daemon: LocalDaemon) -> None:

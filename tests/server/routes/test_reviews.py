@@ -103,7 +103,7 @@ async def test_the_next_round_cannot_change_what_is_reviewed(
     body = {"previous_review_id": first["id"], "message": "x", name: value}
     response = await daemon.http.post("/api/reviews", json=body)
     assert response.status_code == 422
-    assert response.json()["detail"] == f"The {name} is not that of review {first['id']}."
+    assert response.json()["detail"] == f"Review {first['id']} has another {name}."
     assert (await daemon.get(f"/api/reviews/{first['id']}"))["round"] == 1
 
 
