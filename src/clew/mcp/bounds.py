@@ -1,7 +1,7 @@
-"""How far an agent that calls Clew may reach: no further than whoever started the server said.
+"""What an agent that calls Clew may do: at most what the user who started the server allows.
 
-An agent may be in a sandbox. What it asks of Clew is done by another agent, which is not, so neither the directory nor
-the permissions are its own to choose.
+The calling agent may run in a sandbox, but the agent that Clew starts for it does not. So the caller can choose neither
+the directory nor the permissions freely.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ _RANK = {Permissions.READ_ONLY: 0, Permissions.ASK: 0, Permissions.EDITS: 1, Per
 
 
 class Bounds(Record):
-    cwd: str  # where things happen when nothing is said
-    roots: tuple[str, ...]  # and where they may
-    permissions: Permissions  # of a thread that is made here, and the most that one may have to be gone on in
+    cwd: str  # the default directory
+    roots: tuple[str, ...]  # the allowed directories, with those below them
+    permissions: Permissions  # of new threads; a thread with more permissions cannot be continued
 
     def directory(self, wanted: str | None) -> str:
-        """Links resolved. UsageError when it is outside."""
+        """The real path of the directory. Raises UsageError when it is not allowed."""
         try:
             path = os.path.realpath(Path(self.cwd, wanted) if wanted else self.cwd)
         except (OSError, ValueError) as error:
-            raise UsageError(f"{wanted!r:.200} is no directory.") from error
+            raise UsageError(f"{wanted!r:.200} is not a directory.") from error
         if not self._is_inside(path):
             raise UsageError(
                 f"{path} is outside the directories that this server works in: {', '.join(self.roots)}.",
-                hint="Whoever started it can allow more with clew mcp --root DIR.",
+                hint="The user who started the server can allow more with clew mcp --root DIR.",
             )
         return path
 
@@ -38,8 +38,8 @@ class Bounds(Record):
         self.directory(thread.cwd)
         if _RANK[thread.permissions] > _RANK[self.permissions]:
             raise UsageError(
-                f"In {thread.name} the agent may do more ({thread.permissions}) than this server allows.",
-                hint=f"Whoever started it can allow it with clew mcp --permissions {thread.permissions}.",
+                f"The thread {thread.name} has more permissions ({thread.permissions}) than this server allows.",
+                hint=f"The user who started the server can allow it with clew mcp --permissions {thread.permissions}.",
             )
 
     def has(self, path: str) -> bool:
@@ -50,5 +50,5 @@ class Bounds(Record):
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Or is it."""
+    """Whether the path is the folder, or is below it."""
     return os.path.commonpath([path, folder]) == folder

@@ -1,4 +1,4 @@
-"""The tools, on the official `mcp` package: reviews for an agent's own work, and conversations with other agents."""
+"""The MCP tools: reviews of an agent's own work, and conversations with other agents."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ from clew.mcp.shapes import (
     thread_shape,
 )
 
-LOOKED_AT = 1000  # of all there are; those outside the bounds are left out
-STILL_THERE_S = 10.0  # clients give up on a call that says nothing
+MAX_SEARCHED = 1000  # reviews or threads that are read, before those outside the bounds are left out
+PROGRESS_S = 10.0  # between progress notifications: clients give up on a call without any
 
 INSTRUCTIONS = """\
 Clew reviews your work and keeps conversations with other coding agents. start_review looks at the uncommitted changes \
-of the repository and returns findings; mend them, then call follow_up_review with the review's id and a short reply: \
-it is shown only what changed. ask talks to another agent in a named thread, which remembers."""
+of the repository and returns findings; fix them, then call follow_up_review with the review's id and a short reply: \
+the reviewer is shown only what changed. ask talks to another agent in a named thread, which remembers."""
 
-Cwd = Annotated[str | None, Field(description="a directory in the repository; default: the one of this server")]
-Model = Annotated[str | None, Field(description="the model; default: as before, or as set up")]
-Agent = Annotated[str | None, Field(description="the agent CLI: claude, codex; default: as set up")]
-ReviewId = Annotated[str, Field(description="as start_review gave it: YYYY-MM-DD-NNN; or latest")]
+Cwd = Annotated[str | None, Field(description="a directory in the repository; default: the directory of this server")]
+Model = Annotated[str | None, Field(description="the model; default: the same as before, or the configured one")]
+Agent = Annotated[str | None, Field(description="the agent CLI: claude, codex; default: the configured one")]
+ReviewId = Annotated[str, Field(description="the id that start_review returned: YYYY-MM-DD-NNN; or latest")]
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-_ASKS = ToolAnnotations(read_only_hint=True, open_world_hint=True)  # it asks a model, and changes no file
+_ASKS = ToolAnnotations(read_only_hint=True, open_world_hint=True)  # it calls a model, and changes no file
 
 
 class ProgressReporter:
-    """Tells the client how far a run has come, and every few seconds that it is still going on."""
+    """Notifies the client about the progress of a run, and every few seconds that the run is still active."""
 
     def __init__(self, context: Context[Any, Any], what: str, every_s: float) -> None:
         self._context = context
@@ -61,18 +61,18 @@ class ProgressReporter:
         self._started = asyncio.get_running_loop().time()
 
     @asynccontextmanager
-    async def told(self) -> AsyncIterator[ProgressReporter]:
-        beating = asyncio.create_task(self._beat())
+    async def reporting(self) -> AsyncIterator[ProgressReporter]:
+        heartbeat = asyncio.create_task(self._beat())
         try:
             yield self
         finally:
-            beating.cancel()
-            await asyncio.gather(beating, return_exceptions=True)
+            heartbeat.cancel()
+            await asyncio.gather(heartbeat, return_exceptions=True)
 
     async def note(self, event: Event) -> None:
-        said = _said(event)
-        if said is not None:
-            self._what = said
+        description = _description(event)
+        if description is not None:
+            self._what = description
             await self._report()
 
     async def _beat(self) -> None:
@@ -81,13 +81,13 @@ class ProgressReporter:
             await asyncio.sleep(self._every_s)
 
     async def _report(self) -> None:
-        """Progress must grow with every notification; what is left nobody knows, so there is no total."""
+        """The progress number must grow with every notification. The total is not known, so none is sent."""
         self._steps += 1
         seconds = asyncio.get_running_loop().time() - self._started
         await self._context.report_progress(self._steps, None, f"{self._what} ({seconds:.0f} s)")
 
 
-def _said(event: Event) -> str | None:
+def _description(event: Event) -> str | None:
     if isinstance(event, RunQueued):
         return "waiting for its turn"
     if isinstance(event, AttemptStarted):
@@ -100,33 +100,33 @@ def _said(event: Event) -> str | None:
 
 
 class Tools:
-    """What an agent may call. Errors are worded for it; a call that is cancelled stops what it started."""
+    """The tools that an agent may call. A cancelled call stops the run that it started."""
 
     def __init__(self, client: Client, bounds: Bounds, every_s: float) -> None:
         self._client = client
         self._bounds = bounds
-        self._every_s = every_s  # at least, while a run goes on, its caller hears of it
+        self._every_s = every_s  # the longest time between progress notifications
 
     async def start_review(
         self,
         context: Context[Any, Any],
         cwd: Cwd = None,
         paths: Annotated[list[str] | None, Field(description="only these files or folders")] = None,
-        base: Annotated[str | None, Field(description="also what is committed since this branch or commit")] = None,
+        base: Annotated[str | None, Field(description="also the commits since this branch or commit")] = None,
         scope: Annotated[
-            Literal["all", "staged", "unstaged"], Field(description="which uncommitted changes are looked at")
+            Literal["all", "staged", "unstaged"], Field(description="which uncommitted changes are reviewed")
         ] = "all",
-        focus: Annotated[str, Field(description="what to look at above all")] = "",
+        focus: Annotated[str, Field(description="what to check above all")] = "",
         model: Model = None,
         agent: Agent = None,
     ) -> RoundShape:
-        """Have the changes in a git repository reviewed by another agent, which can read and change nothing.
+        """Have the changes in a git repository reviewed by another agent, which can read files but change nothing.
 
         Returns findings with severity, file, line and a suggestion. Takes from seconds to minutes.
         """
-        async with _in_words():
+        async with _as_tool_errors():
             where = self._bounds.directory(cwd)
-            self._bounds.directory(await self._client.reviews.top(where))  # which may be above it, or anywhere else
+            self._bounds.directory(await self._client.reviews.top(where))  # the repository's top, which may be outside
             options = ReviewOptions(where, tuple(paths or ()), base, scope, agent, model, focus)
             return await self._round(await start(self._client, options), context)
 
@@ -142,25 +142,25 @@ class Tools:
 
         Says which earlier findings are fixed or withdrawn, and what is new.
         """
-        async with _in_words():
+        async with _as_tool_errors():
             state = await self._review(review_id)
             options = RoundOptions(message, agent, model)
             return await self._round(await self._client.reviews.follow(state.review.id, options), context)
 
     async def get_review(self, review_id: ReviewId) -> ReviewShape:
         """A review with all its rounds, and every finding in its present state."""
-        async with _in_words():
+        async with _as_tool_errors():
             return review_shape(await self._review(review_id))
 
     async def list_reviews(
         self, cwd: Cwd = None, limit: Annotated[int, Field(ge=1, le=200, description="how many, the newest first")] = 20
     ) -> ReviewList:
         """The reviews of the repositories that this server works in."""
-        async with _in_words():
+        async with _as_tool_errors():
             within = self._bounds.directory(cwd)
             states = [
                 state
-                for state in await self._client.reviews.list(limit=LOOKED_AT)
+                for state in await self._client.reviews.list(limit=MAX_SEARCHED)
                 if self._bounds.has(state.review.top) and (cwd is None or is_below(within, state.review.top))
             ]
             return ReviewList(reviews=[review_summary_shape(state) for state in states[:limit]], total=len(states))
@@ -169,20 +169,20 @@ class Tools:
         self,
         context: Context[Any, Any],
         prompt: Annotated[str, Field(min_length=1, description="what to ask")],
-        thread: Annotated[str | None, Field(description="a thread to go on in, or to make; default: a new one")] = None,
+        thread: Annotated[str | None, Field(description="a thread to continue or create; default: a new one")] = None,
         cwd: Cwd = None,
         model: Model = None,
         agent: Agent = None,
     ) -> AnswerShape:
         """Ask another coding agent. In a named thread it remembers what was said before.
 
-        What it may do is not the caller's to choose: it reads, unless the server was started with more.
+        The caller cannot choose its permissions: it can only read, unless the server was started with more permissions.
         """
-        async with _in_words():
+        async with _as_tool_errors():
             found = await self._thread(thread, cwd, agent, model, prompt)
             run = await found.ask(prompt, agent=agent, model=model)
             try:
-                async with ProgressReporter(context, f"asking in {found.name}", self._every_s).told() as progress:
+                async with ProgressReporter(context, f"asking in {found.name}", self._every_s).reporting() as progress:
                     async for event in run:
                         await progress.note(event)
                     return answer_shape(await run)
@@ -194,9 +194,9 @@ class Tools:
         self, limit: Annotated[int, Field(ge=1, le=200, description="how many, the newest first")] = 50
     ) -> ThreadList:
         """The conversations in the directories that this server works in."""
-        async with _in_words():
+        async with _as_tool_errors():
             threads = [
-                each for each in await self._client.threads(limit=LOOKED_AT) if self._bounds.has(each.record.cwd)
+                each for each in await self._client.threads(limit=MAX_SEARCHED) if self._bounds.has(each.record.cwd)
             ]
             return ThreadList(threads=[thread_shape(each) for each in threads[:limit]])
 
@@ -231,7 +231,7 @@ class Tools:
     async def _round(self, live: LiveRound, context: Context[Any, Any]) -> RoundShape:
         try:
             what = f"round {live.round.number} of {live.review.id}"
-            async with ProgressReporter(context, what, self._every_s).told() as progress:
+            async with ProgressReporter(context, what, self._every_s).reporting() as progress:
                 async for noted in live.events():
                     await progress.note(noted.event)
                 done = await live.finish()
@@ -245,8 +245,8 @@ class Tools:
 
 
 @asynccontextmanager
-async def _in_words() -> AsyncIterator[None]:
-    """Our errors as the model should read them: what is wrong, and what to do."""
+async def _as_tool_errors() -> AsyncIterator[None]:
+    """Raises our errors as tool errors, which tell the model what is wrong and what to do."""
     try:
         yield
     except ClewError as error:
@@ -255,7 +255,7 @@ async def _in_words() -> AsyncIterator[None]:
 
 class ToolServer(MCPServer[Any]):
     async def call_tool(self, *given: Any, **named: Any) -> Any:
-        """What is wrong with arguments, in a line."""
+        """Describes wrong arguments in one line."""
         try:
             return await super().call_tool(*given, **named)
         except ToolError as error:
@@ -263,11 +263,11 @@ class ToolServer(MCPServer[Any]):
             if not isinstance(cause, ValidationError):
                 raise
             wrong = [f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}" for each in cause.errors()]
-            raise ToolError(f"The arguments do not fit. {'; '.join(wrong)}.") from error
+            raise ToolError(f"The arguments are not valid. {'; '.join(wrong)}.") from error
 
 
-def make_server(client: Client, bounds: Bounds, *, every_s: float = STILL_THERE_S) -> MCPServer[Any]:
-    """All of the tools, on an open client."""
+def make_server(client: Client, bounds: Bounds, *, every_s: float = PROGRESS_S) -> MCPServer[Any]:
+    """A server with all tools, for an open client."""
     server = ToolServer("clew", title="Clew", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     tools = Tools(client, bounds, every_s)
     for asking in (tools.start_review, tools.follow_up_review):

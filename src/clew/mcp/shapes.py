@@ -1,14 +1,15 @@
-"""What the tools give back: their output schemas are made from these."""
+"""The results of the tools; their output schemas are generated from these classes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, Field
 
 from clew.api.reply import Reply
 from clew.api.reviews import ReviewState, error_of
 from clew.api.thread import Thread
+from clew.core.record import Record
 from clew.core.reviews.review import Finding, FindingState, ReviewRound, RoundStatus, findings_of
 
 
@@ -38,11 +39,11 @@ class RoundShape(BaseModel):
     status: str = Field(description="running, done or failed")
     summary: str | None
     findings: list[FindingShape] = Field(description="found in this round")
-    still_open: list[FindingShape] = Field(description="of earlier rounds, and not fixed or withdrawn")
-    files: list[str] = Field(description="what was compared")
+    still_open: list[FindingShape] = Field(description="findings of earlier rounds that are not fixed or withdrawn")
+    files: list[str] = Field(description="the files that were compared")
     changed_since: list[str] = Field(description="files that changed since the round before")
     session_resumed: bool
-    reason: str | None = Field(description="why the reviewer's session was a fresh one")
+    reason: str | None = Field(description="why the reviewer's session was fresh")
     model: str | None
     usage: UsageShape
     cost_usd: float
@@ -64,7 +65,7 @@ class ReviewSummaryShape(BaseModel):
     cwd: str
     rounds: int
     status: str | None = Field(description="of the last round")
-    open: int = Field(description="findings that are open")
+    open: int = Field(description="the number of open findings")
     summary: str | None
 
 
@@ -74,7 +75,7 @@ class ReviewList(BaseModel):
 
 
 class AnswerShape(BaseModel):
-    thread: str = Field(description="name it to go on in the same conversation")
+    thread: str = Field(description="name it to continue the conversation")
     text: str
     agent: str
     model: str | None
@@ -82,7 +83,7 @@ class AnswerShape(BaseModel):
     reason: str | None
     usage: UsageShape
     cost_usd: float
-    warnings: list[str] = Field(description="what to know that did not stop the run")
+    warnings: list[str] = Field(description="problems that did not stop the run")
 
 
 class ThreadShape(BaseModel):
@@ -97,16 +98,25 @@ class ThreadList(BaseModel):
     threads: list[ThreadShape]
 
 
+S = TypeVar("S", bound=BaseModel)
+
+
+def _shape(kind: type[S], record: Record, **others: Any) -> S:
+    """A shape of the record's fields that have the same names, and of the others."""
+    return kind(**{name: value for name, value in record.as_dict().items() if name in kind.model_fields} | others)
+
+
 def finding_shape(finding: Finding) -> FindingShape:
-    return FindingShape(**_fields(finding, FindingShape))
+    return _shape(FindingShape, finding)
 
 
 def round_shape(state: ReviewState, round_: ReviewRound) -> RoundShape:
     error = error_of(round_)
     answer = round_.answer
     found = findings_of(state.rounds)
-    return RoundShape(
-        review_id=round_.review_id,
+    return _shape(
+        RoundShape,
+        round_,
         round=round_.number,
         status=round_.status.value,
         summary=answer.summary if answer else None,
@@ -115,11 +125,6 @@ def round_shape(state: ReviewState, round_: ReviewRound) -> RoundShape:
             finding_shape(each) for each in found if each.round < round_.number and each.state is FindingState.OPEN
         ],
         files=[change.path for change in round_.changes],
-        changed_since=list(round_.changed_since),
-        session_resumed=round_.session_resumed,
-        reason=round_.reason,
-        model=round_.model,
-        usage=UsageShape(**round_.usage.as_dict()),
         cost_usd=round(round_.cost_usd, 6),
         error=error.message if error is not None else None,
     )
@@ -152,23 +157,8 @@ def review_summary_shape(state: ReviewState) -> ReviewSummaryShape:
 
 
 def answer_shape(reply: Reply) -> AnswerShape:
-    return AnswerShape(
-        thread=reply.thread,
-        text=reply.text,
-        agent=reply.agent,
-        model=reply.model,
-        session_resumed=reply.session_resumed,
-        reason=reply.reason,
-        usage=UsageShape(**reply.usage.as_dict()),
-        cost_usd=round(reply.cost_usd, 6),
-        warnings=list(reply.warnings),
-    )
+    return _shape(AnswerShape, reply, cost_usd=round(reply.cost_usd, 6))
 
 
 def thread_shape(thread: Thread) -> ThreadShape:
-    record = thread.record
-    return ThreadShape(name=record.name, kind=record.kind, agent=record.agent, model=record.model, cwd=record.cwd)
-
-
-def _fields(record: Finding, shape: type[BaseModel]) -> dict[str, Any]:
-    return {name: value for name, value in record.as_dict().items() if name in shape.model_fields}
+    return _shape(ThreadShape, thread.record)

@@ -1,4 +1,4 @@
-"""The composition root: the one place that knows the concrete classes and puts them together."""
+"""Builds the engine with its store, its adapters and its settings."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 STORE_FILE = "clew.db"
 ARCHIVE_DIR = "archive"
-SECRETS = ("CLEW_STORE", "CLEW_PASSPHRASE")  # environment variables that agents do not get, …
-SECRET_ENDS = ("_SECRET", "_TOKEN")  # … like those of ours that end so
+SECRETS = ("CLEW_STORE", "CLEW_PASSPHRASE")  # environment variables that agents do not get …
+SECRET_ENDS = ("_SECRET", "_TOKEN")  # … and neither do they get CLEW_ variables with these endings
 
 
 class Adapters(Mapping[str, "Adapter"]):
@@ -130,7 +130,7 @@ def _machine() -> str:
 
 
 def _install_fault(point: str | None) -> None:
-    """For tests of crashes: this process dies as by kill -9 at the named point (see clew.engine.faults)."""
+    """For tests of crashes: makes this process die, as by kill -9, at the named point (see clew.engine.faults)."""
     if not point:
         return
     if point not in faults.POINTS:

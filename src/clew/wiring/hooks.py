@@ -1,4 +1,4 @@
-"""The composition root of hooks: the settings in the user's own file, the forges' APIs, the host."""
+"""Builds the host of hooks from the settings in the user's own file and the APIs of the forges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clew.hosts.hooks.own_secrets import own_secrets
 
 
 def open_hooks(engine: Engine, home: Path, environ: Mapping[str, str]) -> Hooks:
-    """`environ` is the whole environment; an agent's has no tokens. Raises ConfigError."""
+    """`environ` is the whole environment, with the tokens that agents do not get. Raises ConfigError."""
     settings = hooks_config.load(environ)
 
     def api_of(forge: Forge) -> ForgeApi | None:

@@ -1,4 +1,4 @@
-"""The composition root of the hosts that need each other: a job of a hook needs its work tree.
+"""Builds the hosts that need each other: a job of a hook needs its work tree.
 
 Each host is built when it is first used. Most commands never need hooks: they neither load them nor fail because the
 settings of hooks are wrong.
@@ -24,7 +24,7 @@ class Hosts:
     """The hosts of one client."""
 
     def __init__(self, engine: Engine, settings: config.Settings, home: Path, environ: Mapping[str, str]) -> None:
-        """`environ` is the whole one; agents get less."""
+        """`environ` is the whole environment, with the secrets that agents do not get."""
         self._engine = engine
         self._settings = settings
         self._home = home
@@ -49,7 +49,7 @@ class Hosts:
 
 
 class _HookPreparation:
-    """Prepares the jobs of hooks; loads hooks when the first of them is to run."""
+    """Prepares the jobs of hooks. Hooks are loaded when the first of these jobs runs."""
 
     def __init__(self, hosts: Hosts) -> None:
         self._hosts = hosts

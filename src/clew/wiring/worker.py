@@ -1,4 +1,4 @@
-"""The composition root of workers: apart from `wiring/engine.py`, because it brings the queue engine along."""
+"""Builds workers. It is a module of its own, because it imports the queue engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def open_worker(
 
     `hooks_only`: it runs only the jobs of hooks, and leaves other jobs to other workers.
     """
-    at_once = min(concurrency, engine.settings.max_agents)  # what it claims and cannot run, another worker could
+    # It must not claim jobs that it cannot run, because another worker could run them.
+    at_once = min(concurrency, engine.settings.max_agents)
     url = settings.of("store")
     file = None if url else str(home / QUEUE_FILE)
     return Worker(
@@ -52,7 +53,7 @@ def open_worker(
 
 @contextmanager
 def worker_name(home: Path, machine: str) -> Iterator[str]:
-    """A name that no other worker of this machine has while it is held, and that comes again after a restart."""
+    """A name that no other worker of this machine has at the same time. A restarted worker gets the same name."""
     import fcntl
 
     folder = home / WORKERS_DIR

@@ -17,7 +17,7 @@ from mcp import Client, StdioServerParameters
 from clew.core.runs.run import LIVE
 from clew.core.thread import Permissions
 from clew.mcp.bounds import Bounds
-from clew.mcp.server import STILL_THERE_S, make_server
+from clew.mcp.server import PROGRESS_S, make_server
 from clew.testing.model.scripts import Hang, Reply, Request, Text, ToolUse, newest_tool_result
 from clew.testing.stage import MODEL, Stage
 from reviews.reviewer import Reviewer, answer, finding, repository
@@ -101,7 +101,7 @@ async def test_an_error_is_one_line(scripted: Stage) -> None:
         ("follow_up_review", {"review_id": "2020-01-01-001"}, "'2020-01-01-001' is not a review."),
         ("get_review", {"review_id": "\0"}, "is not a review."),
         ("ask", {"prompt": ""}, "prompt"),
-        ("ask", {"prompt": "x", "thread": "mighty"}, "may do more"),
+        ("ask", {"prompt": "x", "thread": "mighty"}, "has more permissions"),
         ("ask", {"prompt": "x", "thread": "elsewhere"}, "outside the directories"),
         ("ask", {"prompt": "x", "thread": "no such name!"}, "cannot be a thread's name"),
     ]
@@ -143,8 +143,8 @@ async def test_a_cancelled_call_stops_its_agent(scripted: Stage) -> None:
 
 async def test_a_caller_gets_progress_while_the_agent_is_silent(scripted: Stage) -> None:
     """The ten seconds between two progress messages are shortened to a twentieth of a second."""
-    assert STILL_THERE_S <= 10
-    every_s = STILL_THERE_S / 200
+    assert PROGRESS_S <= 10
+    every_s = PROGRESS_S / 200
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.reply = lambda request: Hang("start") if request.is_main else None
