@@ -153,8 +153,8 @@ def test_missing_and_superfluous_arguments_are_named(cli: Any, url: str) -> None
         (("push", "t"), "No remote was named."),
         (("push", url, "t", "--all"), "Names and --all cannot be given together."),
         (("push", "t", url), "Only one URL can be given, and it comes first."),
-        (("pull", url, "--dry-run"), "--dry-run is for threads that are pulled."),
-        (("pull", url, "--cwd", "."), "--cwd is for threads that are pulled."),
+        (("pull", url, "--dry-run"), "--dry-run is only for threads that are pulled."),
+        (("pull", url, "--cwd", "."), "--cwd is only for threads that are pulled."),
     ):
         refused = cli.run("threads", *args, "--json")
         assert (refused.code, refused.json["error"]["message"]) == (2, message)
