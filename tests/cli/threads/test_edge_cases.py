@@ -149,7 +149,7 @@ async def test_a_list_says_that_there_is_more_and_what_it_leaves_out(cli: Any) -
     assert cli.run("threads", "list", "--kind", "all", "--limit", "2").err == ""
     assert len(cli.run("threads", "list", "--kind", "all", "--limit", "1", "--json").json) == 1
     wrong = cli.run("threads", "show", "two").err
-    assert "two is a pair; its threads are pair-two-instructor and pair-two-worker. Name one of them;" in wrong
+    assert "two is a pair; its threads are pair-two-instructor and pair-two-worker. Name one of them, or" in wrong
     assert "`clew threads list --kind all` shows all" in cli.run("threads", "show", "xyzzy").err
     assert cli.run("threads", "clean", "--older-than", "7d", "--kind", "all").err.startswith("archived pair-two-")
 
