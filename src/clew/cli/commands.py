@@ -43,8 +43,8 @@ TABLE = {
 }
 
 
-def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _print_version(ctx: click.Context, _param: click.Parameter, given: bool) -> None:
+    if given and not ctx.resilient_parsing:
         from clew import __version__
 
         click.echo(f"clew {__version__}")

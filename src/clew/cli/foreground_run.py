@@ -92,7 +92,7 @@ def note_context(cwd: str, permissions: str, trust: str | None = None) -> None:
     if cwd != os.path.realpath("."):
         note(f"in {harmless(cwd)}")
     if permissions == Permissions.ALL:
-        note("warning: --permissions all: the agent may do anything there without asking")
+        note("warning: --permissions all: the agent may do anything without asking")
     if trust == Trust.PROJECT:
         note(
             "warning: --trust project: the directory's own agent settings, hooks and MCP servers load and may run code"

@@ -73,7 +73,7 @@ class TourDisplay:
 
     def _bars(self, pasted: list[TourTurn], resumed: list[TourTurn]) -> None:
         """The cost of each follow-up. The first turn fills the cache and costs the same both ways."""
-        most = max((step.units for step in (*pasted[1:], *resumed[1:])), default=0.0) or 1.0
+        largest = max((step.units for step in (*pasted[1:], *resumed[1:])), default=0.0) or 1.0
         rows = Table.grid(padding=(0, 1))
         width = (self._console.width - 8) // 2
         rows.add_column(width=4, justify="right")
@@ -83,7 +83,7 @@ class TourDisplay:
         for theirs, ours in zip(pasted[1:], resumed[1:], strict=True):
             colour = "green" if ours.reply.session_resumed else "yellow"
             bars = [
-                _bar(step.units, (width - NUMBER_WIDTH) * step.units / most, hue)
+                _bar(step.units, (width - NUMBER_WIDTH) * step.units / largest, hue)
                 for step, hue in ((theirs, "red"), (ours, colour))
             ]
             rows.add_row(str(ours.number), *bars)

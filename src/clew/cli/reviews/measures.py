@@ -45,34 +45,34 @@ def lines(measures: dict[str, Any]) -> list[str]:
 
     reviews, rounds, asked = measures["reviews"], measures["rounds"], measures["follow_ups"]
     imported = f", {measures['imported']:,} imported" if measures["imported"] else ""
-    said = [f"{plural(reviews, 'review')}, {plural(rounds, 'round')}{imported}"]
+    shown = [f"{plural(reviews, 'review')}, {plural(rounds, 'round')}{imported}"]
     for number, count in measures["rounds_per_review"].items():
-        said.append(f"  {count:>6,}  with {plural(int(number), 'round')}")
+        shown.append(f"  {count:>6,}  with {plural(int(number), 'round')}")
     if measures["failed"]:
-        said.append(f"  {measures['failed']:>6,}  of the rounds failed")
+        shown.append(f"  {measures['failed']:>6,}  of the rounds failed")
     if not asked:
-        return [*said, "no follow-up rounds yet"]
-    said.append(f"{plural(asked, 'follow-up round')} ({measures['resume_rate']:.0%} resumed)")
-    said.append(f"  {measures['resumed']:>6,}  resumed")
+        return [*shown, "no follow-up rounds yet"]
+    shown.append(f"{plural(asked, 'follow-up round')} ({measures['resume_rate']:.0%} resumed)")
+    shown.append(f"  {measures['resumed']:>6,}  resumed")
     for reason, count in sorted(measures["misses"].items(), key=lambda each: (-each[1], each[0])):
-        said.append(f"  {count:>6,}  fresh: {meaning(reason)} ({reason})")
+        shown.append(f"  {count:>6,}  fresh: {meaning(reason)} ({reason})")
     if measures["fallbacks"]:
         share = f"{measures['fallback_share']:.0%}"
-        said.append(f"  {measures['fallbacks']:>6,}  of them in a second attempt of the same round ({share})")
+        shown.append(f"  {measures['fallbacks']:>6,}  of them in a second attempt of the same round ({share})")
     ages = measures["age_at_expiry_s"]
     if ages["count"]:
-        said.append(f"  expired sessions were {_age(ages['median'])} old (median), {_age(ages['most'])} at most")
-    said.append("by model")
+        shown.append(f"  expired sessions were {_age(ages['median'])} old (median), {_age(ages['most'])} at most")
+    shown.append("by model")
     for model, each in measures["by_model"].items():
         share = f"{each['resumed']:,} of {each['follow_ups']:,} resumed ({each['resume_rate']:.0%})"
-        said.append(f"  {one_line(model, MODEL_CHARS)}: {share}")
-    said.append("a follow-up round took")
+        shown.append(f"  {one_line(model, MODEL_CHARS)}: {share}")
+    shown.append("a follow-up round took")
     rows = [
         [f"  {label}", f"{path['rounds']:,}", *_path(path, clock)]
         for label, path in (("resumed", measures["with_resume"]), ("fresh", measures["without_resume"]))
         if path["rounds"]
     ]
-    return [*said, columns(["", "ROUNDS", "TOKENS READ", "BY PRICE", "TIME", "COST"], rows)]
+    return [*shown, columns(["", "ROUNDS", "TOKENS READ", "BY PRICE", "TIME", "COST"], rows)]
 
 
 def _path(path: dict[str, Any], clock: Any) -> list[str]:

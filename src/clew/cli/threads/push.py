@@ -12,7 +12,7 @@ from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, complete_thread
 from clew.cli.threads.export import PASSPHRASE_FILE, SIGN, read_passphrase
 from clew.cli.threads.imports import SIGNERS, accepted, read_identity
-from clew.cli.threads.push_display import Progress, tell_listed, tell_pulled, tell_pushed
+from clew.cli.threads.push_display import Progress, print_listing, print_pulled, print_pushed
 from clew.errors import ClewError, StoreError, UsageError
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def push(
                     on_bytes=progress.of("sending", group.name),
                 )
                 done.append((group.name, await _tried(each, alone=len(chosen) == 1)))
-        return tell_pushed(remote, done, dry_run=dry_run, as_json=as_json)
+        return print_pushed(remote, done, dry_run=dry_run, as_json=as_json)
 
     return with_client(work)
 
@@ -189,10 +189,10 @@ def pull(
                 )
                 done.append((manifest.name, await _tried(each, alone=alone)))
         if not everything and not names:
-            tell_listed(remote, there, as_json=as_json)
+            print_listing(remote, there, as_json=as_json)
             return 0
         done += [("", problem) for problem in there.problems] if everything else []
-        return tell_pulled(remote, done, dry_run=dry_run, as_json=as_json)
+        return print_pulled(remote, done, dry_run=dry_run, as_json=as_json)
 
     return with_client(work)
 

@@ -43,7 +43,7 @@ class Progress:
     """Shows what is being done, if it takes more than a second: a line that is redrawn, or one every few seconds."""
 
     def __init__(self) -> None:
-        self._began = self._told = time.monotonic()
+        self._began_at = self._noted_at = time.monotonic()
         self._words = ""
         self._watch: asyncio.Task[None] | None = None
         self._status: Any = None
@@ -82,7 +82,7 @@ class Progress:
         given = ask()
         if self._status is not None:
             note("trying the passphrase")
-        self._began = self._told = time.monotonic()
+        self._began_at = self._noted_at = time.monotonic()
         return given
 
     async def _watched(self) -> None:
@@ -95,17 +95,19 @@ class Progress:
 
     def _show(self) -> None:
         now = time.monotonic()
-        if now - self._began < QUIET_S:
+        if now - self._began_at < QUIET_S:
             return
         if self._status is not None:
             self._status.show(self._words)
-        elif now - self._told > EVERY_S:
-            self._told = now
+        elif now - self._noted_at > EVERY_S:
+            self._noted_at = now
             note(self._words)
 
 
-def tell_pushed(remote: Remote, done: list[tuple[str, PushResult | ClewError]], *, dry_run: bool, as_json: bool) -> int:
-    def tell(pushed: PushResult, whose: str) -> None:
+def print_pushed(
+    remote: Remote, done: list[tuple[str, PushResult | ClewError]], *, dry_run: bool, as_json: bool
+) -> int:
+    def print_one(pushed: PushResult, whose: str) -> None:
         say(f"{whose}  {_would(PUSHED[pushed.state], dry_run)}")
         if pushed.state == "pushed" and dry_run:
             note(f"{whose}: {plural(pushed.new_bytes, 'byte')} would be compressed and sent")
@@ -114,24 +116,26 @@ def tell_pushed(remote: Remote, done: list[tuple[str, PushResult | ClewError]], 
             note(f"{whose}: {plural(pushed.turns, 'turn')}; {sent}")
         note_secrets(pushed.secrets, f"{whose} holds")
 
-    return _print_results(remote, done, tell, _pushed_object, dry_run=dry_run, as_json=as_json)
+    return _print_results(remote, done, print_one, _pushed_object, dry_run=dry_run, as_json=as_json)
 
 
-def tell_pulled(remote: Remote, done: list[tuple[str, PullResult | ClewError]], *, dry_run: bool, as_json: bool) -> int:
-    def tell(pulled: PullResult, whose: str) -> None:
+def print_pulled(
+    remote: Remote, done: list[tuple[str, PullResult | ClewError]], *, dry_run: bool, as_json: bool
+) -> int:
+    def print_one(pulled: PullResult, whose: str) -> None:
         say(f"{whose}  {_would(PULLED[pulled.state], dry_run)}")
         if pulled.signer is not None:
             note(f"{whose}: signed by {harmless(pulled.signer)}")
         if pulled.imported is not None:
             note_sessions(pulled.imported, f"{whose}: ")
 
-    return _print_results(remote, done, tell, _pulled_object, dry_run=dry_run, as_json=as_json)
+    return _print_results(remote, done, print_one, _pulled_object, dry_run=dry_run, as_json=as_json)
 
 
 def _print_results(
     remote: Remote,
     done: list[tuple[str, Done | ClewError]],
-    tell: Callable[[Done, str], None],
+    print_one: Callable[[Done, str], None],
     to_object: Callable[[Done], dict[str, Any]],
     *,
     dry_run: bool,
@@ -141,13 +145,14 @@ def _print_results(
     if as_json:
         threads = [_error_object(name, each) if isinstance(each, ClewError) else to_object(each) for name, each in done]
         print_json(_about(remote, dry_run) | {"threads": threads})
-    for name, each in () if as_json else done:
-        if not isinstance(each, ClewError):
-            tell(each, harmless(each.name))
-            continue
-        if name not in each.message:
-            each.message = f"{name}: {each.message}"
-        print_error(each)
+    else:
+        for name, each in done:
+            if not isinstance(each, ClewError):
+                print_one(each, harmless(each.name))
+                continue
+            if name not in each.message:
+                each.message = f"{name}: {each.message}"
+            print_error(each)
     return next((each.exit_code for _, each in done if isinstance(each, ClewError)), 0)
 
 
@@ -155,7 +160,7 @@ def _would(words: str, dry_run: bool) -> str:
     return f"would be {words}" if dry_run and words.split()[0] in ("pushed", "pulled", "updated") else words
 
 
-def tell_listed(remote: Remote, there: RemoteListing, *, as_json: bool) -> None:
+def print_listing(remote: Remote, there: RemoteListing, *, as_json: bool) -> None:
     if as_json:
         print_json(
             _about(remote, False)

@@ -23,7 +23,7 @@ class StatusLine:
     def __init__(self) -> None:
         self._doing = "starting"
         self._began = time.monotonic()
-        self._wanted = True
+        self._shown = True
         self._retired = False
         self._live: Live | None = None
         self._loading: asyncio.Task[None] | None = None
@@ -45,13 +45,13 @@ class StatusLine:
         self._doing = doing or self._doing
         if self._retired:
             return
-        self._wanted = True
+        self._shown = True
         if self._live is not None and not self._live.is_started:
             self._live.start()
 
     def hide(self) -> bool:
         """Erases the line. True: it was drawn."""
-        self._wanted = False
+        self._shown = False
         if self._live is None or not self._live.is_started:
             return False
         self._live.stop()
@@ -66,7 +66,7 @@ class StatusLine:
         live = await asyncio.to_thread(self._make)
         if live is not None:
             self._live = live
-            if self._wanted:
+            if self._shown:
                 live.start()
 
     def _make(self) -> Live | None:
