@@ -1,4 +1,4 @@
-"""Workers as processes of their own, and jobs for them."""
+"""Worker processes, and jobs for them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTHING: Mapping[str, str] = {}
 async def workers(
     stage: Stage, environ: Mapping[str, str] = NOTHING, count: int = 1
 ) -> AsyncIterator[list[forkserver.AsyncProcess]]:
-    """So many of them; a test may kill one and put another in its place."""
+    """Starts this many workers. A test may kill one and start another."""
     alive = [await start(stage, environ) for _ in range(count)]
     try:
         yield alive
@@ -38,7 +38,7 @@ async def workers(
 
 
 async def end(alive: Sequence[forkserver.AsyncProcess]) -> None:
-    """In order, also those that sleep."""
+    """Stops the workers, including suspended ones."""
     for process in alive:
         if process.returncode is None:
             process.terminate()
@@ -49,7 +49,7 @@ async def end(alive: Sequence[forkserver.AsyncProcess]) -> None:
 
 
 async def put_to_sleep(stage: Stage, process: forkserver.AsyncProcess, store: str | None = None) -> None:
-    """Stopped, and not in the middle of a transaction: nobody could write then. `store`: an address of PostgreSQL."""
+    """Suspends a worker outside of a transaction, so that others can write. `store`: an address of PostgreSQL."""
 
     def is_free() -> bool:
         if store is not None:
@@ -73,7 +73,7 @@ def _is_stopped(pid: int) -> bool:
 
 
 def _is_idle(store: str) -> bool:
-    """No connection to the server is in a transaction but this one."""
+    """No other connection to the server is in a transaction."""
     with psycopg.connect(store, autocommit=True) as connection:
         others = "SELECT count(*) FROM pg_stat_activity WHERE xact_start IS NOT NULL AND pid <> pg_backend_pid()"
         row = connection.execute(f"{others} AND backend_type = 'client backend'").fetchone()
@@ -92,7 +92,7 @@ def _is_free(database: Path) -> bool:
 async def start(
     stage: Stage, environ: Mapping[str, str] = NOTHING, *machine: str, program: Path | None = None
 ) -> forkserver.AsyncProcess:
-    """`machine`: the name of another one, on which it counts as running; or --hooks-only."""
+    """`machine`: the name of another machine on which the worker pretends to run; or --hooks-only."""
     with (stage.folder / "worker.log").open("ab") as log:
         given = {**stage.environ, **environ}
         if program is not None:
@@ -102,7 +102,7 @@ async def start(
 
 
 def log_of(stage: Stage) -> str:
-    """What its workers have said."""
+    """The output of the workers."""
     return (stage.folder / "worker.log").read_text()
 
 
@@ -120,12 +120,12 @@ async def until(client: Client, job_id: str, test: Callable[[Job], bool], limit_
 
 
 async def ended(client: Client, job: Job, *, status: JobStatus | None = None) -> Job:
-    """When no worker has it any more, or it is in that state."""
+    """Waits until the job has stopped or has that status."""
     return await until(client, job.id, lambda now: now.status not in ACTIVE or now.status is status)
 
 
 async def speaking(client: Client, job: Job, kind: str = "text_streamed") -> None:
-    """Its first run has begun, and such an event has come."""
+    """Waits until the first run has started and has such an event."""
     begun = await until(client, job.id, lambda now: now.run_id is not None)
     async for event in client.views.follow(begun.run_id or ""):
         if event.kind == kind:
@@ -134,7 +134,7 @@ async def speaking(client: Client, job: Job, kind: str = "text_streamed") -> Non
 
 
 async def carried_out(client: Client, job: Job, limit_s: float = 60) -> Job:
-    """By this very process, without a worker."""
+    """Runs the job in this process, without a worker."""
     async with asyncio.timeout(limit_s):
         await client.carry_out(job.id)
     return await client.jobs.find(job.id)

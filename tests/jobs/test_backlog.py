@@ -1,4 +1,4 @@
-"""A backlog is shared by all workers: each claims what it can run, and finds it without a look at the rest."""
+"""Workers share a backlog: each claims as many jobs as it can run, and finds them without reading the others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MANY = 3000
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
-    """A new database: its file or its address."""
+    """The file or the address of a new database."""
     if request.param == "sqlite":
         return tmp_path / "clew.db"
     server: PostgresServer = request.getfixturevalue("postgres")
@@ -84,9 +84,7 @@ class Shift:
 
 
 @pytest.mark.rest
-async def test_40_jobs_are_shared_by_4_workers_and_none_has_more_than_it_can_run(
-    where: Path | str, store: Store
-) -> None:
+async def test_4_workers_share_40_jobs_and_none_claims_more_than_it_can_run(where: Path | str, store: Store) -> None:
     sign_on(store, *"abcd")
     fill(store, 40)
     with ExitStack() as opened:
@@ -110,7 +108,7 @@ async def test_40_jobs_are_shared_by_4_workers_and_none_has_more_than_it_can_run
     assert sorted(shifts[0].done[:2]) == ["job-00000", "job-00001"], "the oldest first"
 
 
-async def test_a_job_that_waits_keeps_its_claim_and_leaves_its_place(where: Path | str, store: Store) -> None:
+async def test_a_waiting_job_keeps_its_claim_and_releases_its_slot(where: Path | str, store: Store) -> None:
     sign_on(store, "a")
     fill(store, 2)
     waits, go_on = asyncio.Event(), asyncio.Event()
@@ -142,7 +140,7 @@ async def test_a_job_that_waits_keeps_its_claim_and_leaves_its_place(where: Path
     assert order == ["job-00001", "job-00000"]
 
 
-async def test_a_claim_whose_answer_was_lost_is_released_and_one_that_is_held_is_not(
+async def test_a_claim_that_the_worker_does_not_know_is_released_and_a_held_one_is_not(
     where: Path | str, store: Store
 ) -> None:
     sign_on(store, "a")
@@ -172,7 +170,7 @@ def _for_later(store: Store) -> None:
 
 @pytest.mark.rest
 @pytest.mark.parametrize("backlog", [_beside, _of_one_key, _for_later])
-def test_a_scan_reads_no_more_rows_than_it_brings_whatever_the_backlog(
+def test_a_claim_reads_no_more_rows_than_it_returns_however_long_the_queue_is(
     where: Path | str, store: Store, backlog: Callable[[Store], None]
 ) -> None:
     backlog(store)
@@ -193,7 +191,7 @@ def test_a_scan_reads_no_more_rows_than_it_brings_whatever_the_backlog(
 
 
 def _rows_read(node: dict[str, Any]) -> Iterator[float]:
-    """By every step that reads a table or an index, those that it threw away included."""
+    """The rows that each step read from a table or an index, including those that it discarded."""
     if "Relation Name" in node:
         yield (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
     for inner in node.get("Plans", ()):
@@ -201,8 +199,8 @@ def _rows_read(node: dict[str, Any]) -> Iterator[float]:
 
 
 @pytest.mark.rest
-async def test_4_workers_each_take_what_they_can_run_of_a_backlog(scripted: Stage) -> None:
-    """Processes of their own, for 3 at once each. Every agent hangs, so nothing ends but by a person."""
+async def test_4_worker_processes_each_claim_as_many_jobs_as_they_can_run(scripted: Stage) -> None:
+    """Each process runs 3 jobs at once. Every agent hangs, so a job ends only when it is cancelled."""
     async with scripted.open() as client:
         jobs = [await client.jobs.submit(new_job(scripted, "!hang text so far")) for _ in range(20)]
         async with workers(scripted, {}, 4):
@@ -211,7 +209,7 @@ async def test_4_workers_each_take_what_they_can_run_of_a_backlog(scripted: Stag
                     await asyncio.sleep(0.1)
             assert sorted(Counter(claimed.values()).values()) == [3, 3, 3, 3]
             assert sorted(claimed) == sorted(job.id for job in jobs[:12]), "the oldest"
-            for job in reversed(jobs):  # the newest first: no place is free while there is another to take it
+            for job in reversed(jobs):  # the newest first, so that no slot is free while a job could take it
                 await client.jobs.cancel(job.id)
             assert {(await ended(client, job)).status for job in jobs} == {JobStatus.CANCELLED}
     assert _claims(scripted) == {}

@@ -1,4 +1,4 @@
-"""A job is cancelled in whatever state it is, with all that it started."""
+"""A job can be cancelled in every status, with all processes that it started."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ONE_AFTER_THE_OTHER = '!tool Bash {"command": "(setsid sleep 300 &) ; touch begu
 
 
 async def is_cancelled(client: Client, job: Job, *, stays: JobStatus = JobStatus.CANCELLED) -> Job:
-    """By the answer or soon after; and it cannot be cancelled twice."""
+    """The job is cancelled now or soon, and cannot be cancelled twice."""
     await client.jobs.cancel(job.id)
     over = await until(client, job.id, lambda now: now.status in STOPPED)
     assert over.status is stays
@@ -30,7 +30,7 @@ async def is_cancelled(client: Client, job: Job, *, stays: JobStatus = JobStatus
 
 
 @pytest.mark.parametrize("later", [False, True])
-async def test_one_that_is_queued_or_delayed(scripted: Stage, later: bool) -> None:
+async def test_a_queued_or_delayed_job_is_cancelled(scripted: Stage, later: bool) -> None:
     async with scripted.open() as client:
         not_before = client.engine.context.clock() + 3600 if later else None
         job = await client.jobs.submit(a_job(scripted, "!say x", not_before=not_before))
@@ -39,7 +39,7 @@ async def test_one_that_is_queued_or_delayed(scripted: Stage, later: bool) -> No
         assert not scripted.launches
 
 
-async def test_one_that_a_worker_holds_until_its_time(scripted: Stage) -> None:
+async def test_a_job_that_a_worker_holds_until_its_start_is_cancelled(scripted: Stage) -> None:
     async with scripted.open() as client:
         carrying = None
         try:
@@ -54,7 +54,7 @@ async def test_one_that_a_worker_holds_until_its_time(scripted: Stage) -> None:
         assert not scripted.launches
 
 
-async def test_one_that_runs_with_every_process_that_it_started(stage: Stage) -> None:
+async def test_a_running_job_is_cancelled_with_every_process_that_it_started(stage: Stage) -> None:
     async with stage.open() as client:
         async with workers(stage) as alive:
             job = await client.jobs.submit(a_job(stage, ONE_AFTER_THE_OTHER))
@@ -68,7 +68,7 @@ async def test_one_that_runs_with_every_process_that_it_started(stage: Stage) ->
         assert (await client.jobs.find(job.id)).runs == 1
 
 
-async def test_one_that_pauses_after_trouble(scripted: Stage) -> None:
+async def test_a_job_that_pauses_after_an_error_is_cancelled(scripted: Stage) -> None:
     async with scripted.open() as client, workers(scripted):
         job = await client.jobs.submit(a_job(scripted, OVERLOADED))
         waiting = await ended(client, job, status=JobStatus.WAITING)
@@ -76,7 +76,7 @@ async def test_one_that_pauses_after_trouble(scripted: Stage) -> None:
         await is_cancelled(client, job)
 
 
-async def test_one_that_waits_for_a_usage_limit(scripted: Stage) -> None:
+async def test_a_job_that_waits_for_a_usage_limit_is_cancelled(scripted: Stage) -> None:
     async with scripted.open() as client:
         resets_at = int(client.engine.context.clock()) + 7200
 
@@ -92,14 +92,14 @@ async def test_one_that_waits_for_a_usage_limit(scripted: Stage) -> None:
             await is_cancelled(client, job)
 
 
-async def test_one_that_is_blocked(scripted: Stage) -> None:
+async def test_a_blocked_job_is_cancelled(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await carried_out(client, await client.jobs.submit(a_job(scripted, REFUSED)))
         assert job.status is JobStatus.BLOCKED
         await is_cancelled(client, job)
 
 
-async def test_one_in_conflict(scripted: Stage) -> None:
+async def test_a_job_in_conflict_is_cancelled(scripted: Stage) -> None:
     a_repository(scripted)
     async with scripted.open() as client:
         job = await carried_out(client, await client.jobs.submit(a_job(scripted, REFUSED, checkpoint=True)))
@@ -113,7 +113,7 @@ async def test_one_in_conflict(scripted: Stage) -> None:
 @pytest.mark.parametrize(
     ("prompt", "status"), [("!say x", JobStatus.SUCCEEDED), ("!fail 418 teapot I am one", JobStatus.FAILED)]
 )
-async def test_one_that_is_over_stays_as_it_is(scripted: Stage, prompt: str, status: JobStatus) -> None:
+async def test_a_job_that_has_ended_cannot_be_cancelled(scripted: Stage, prompt: str, status: JobStatus) -> None:
     async with scripted.open() as client:
         job = await carried_out(client, await client.jobs.submit(a_job(scripted, prompt)))
         assert job.status is status

@@ -1,4 +1,4 @@
-"""A disk that is full for a while, under the store or the checkpoints: the job goes on when there is room again."""
+"""The disk of the store or of the checkpoints is full for a while: the job continues when there is space again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ exec "{git}" "$@"
 
 
 def a_disk(stage: Stage) -> Path:
-    """While this file is there, git cannot write."""
+    """While this file exists, git cannot write."""
     git, full = shutil.which("git"), stage.folder / "full"
     script = stage.folder / "bin" / "git"
     script.write_text(GIT.format(full=full, git=git))
@@ -33,18 +33,18 @@ def a_disk(stage: Stage) -> Path:
     return full
 
 
-async def test_a_store_that_cannot_be_written_costs_no_job(scripted: Stage) -> None:
+async def test_a_job_survives_a_store_that_cannot_be_written(scripted: Stage) -> None:
     prompt = "!slow 400 0.05"
     async with scripted.open() as client, workers(scripted) as alive:
         job = await client.jobs.submit(a_job(scripted, prompt))
         await speaking(client, job)
         [attempt] = await client.attempts((await client.jobs.find(job.id)).run_id or "")
         _, most = resource.prlimit(alive[0].pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(alive[0].pid, resource.RLIMIT_FSIZE, (0, most))  # no file of the worker's can be written
+        resource.prlimit(alive[0].pid, resource.RLIMIT_FSIZE, (0, most))  # the worker cannot write any file
         try:
             other = await client.jobs.submit(a_job(scripted, "!say other"))
             async with asyncio.timeout(90):
-                while Path(f"/proc/{attempt.pid}").exists():  # what it says cannot be kept: it is ended
+                while Path(f"/proc/{attempt.pid}").exists():  # its output cannot be stored, so it is ended
                     await asyncio.sleep(0.1)
             assert (await client.jobs.find(job.id)).status is JobStatus.RUNNING
         finally:
@@ -75,7 +75,7 @@ async def test_a_checkpoint_that_cannot_be_written_does_not_end_the_job(scripted
 
 
 @pytest.mark.rest
-async def test_a_job_that_cannot_keep_its_first_checkpoint_waits_for_room(scripted: Stage) -> None:
+async def test_a_job_whose_first_checkpoint_cannot_be_written_waits_for_space(scripted: Stage) -> None:
     a_repository(scripted)
     full = a_disk(scripted)
     full.touch()
@@ -90,7 +90,7 @@ async def test_a_job_that_cannot_keep_its_first_checkpoint_waits_for_room(script
         assert (done.status, done.runs) == (JobStatus.SUCCEEDED, 1)
 
 
-async def test_a_job_in_place_says_that_the_disk_is_full_and_is_still_there(scripted: Stage) -> None:
+async def test_a_job_without_a_worker_reports_a_full_disk_and_is_kept(scripted: Stage) -> None:
     a_repository(scripted)
     full = a_disk(scripted)
     async with scripted.open() as client:

@@ -1,4 +1,4 @@
-"""Jobs from submit to their end, by a worker on the scripted and the real Claude CLI."""
+"""Jobs from submission to their end, run by a worker with the scripted and the real Claude CLI."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_job_runs_and_its_answer_is_the_result(stage: Stage) -> None:
         assert marker.message_id, "the agent's own"
 
 
-async def test_a_time_out_is_followed_by_a_resumed_run_that_is_told_to_go_on(
+async def test_after_a_time_out_a_resumed_run_is_told_to_continue(
     stage: Stage, pass_an_hour: Callable[[], None]
 ) -> None:
     async with stage.open() as client:
@@ -54,7 +54,7 @@ async def test_a_time_out_is_followed_by_a_resumed_run_that_is_told_to_go_on(
         assert sum("!hang" in text for role, text in stage.shown if role == "user") == 1
 
 
-async def test_a_worker_that_is_told_to_end_ends_although_its_store_is_away(
+async def test_a_worker_stops_when_told_to_even_if_its_store_fails(
     scripted: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(*_: object, **__: object) -> None:
@@ -66,7 +66,7 @@ async def test_a_worker_that_is_told_to_end_ends_although_its_store_is_away(
         working = asyncio.create_task(client.work(1, stop))
         await asyncio.to_thread(scripted.api.wait_for_hanging, 1)
         with monkeypatch.context() as broken:
-            broken.setattr(JobTable, "require", away)  # which is asked when a job is handed back
+            broken.setattr(JobTable, "require", away)  # it is called when a job is handed back
             stop.set()
             await asyncio.wait({working}, timeout=60)
             assert working.done()
@@ -76,7 +76,7 @@ async def test_a_worker_that_is_told_to_end_ends_although_its_store_is_away(
             assert (await ended(client, job)).status is JobStatus.SUCCEEDED, "another worker goes on with it"
 
 
-async def test_told_to_end_while_the_queue_starts_a_worker_ends_the_queue(
+async def test_a_worker_that_stops_while_the_queue_starts_ends_the_queue(
     scripted: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     starting, go_on, ends = threading.Event(), threading.Event(), []
@@ -150,14 +150,14 @@ async def test_an_auth_failure_blocks_and_a_retry_resumes(scripted: Stage) -> No
 
 
 async def stopped_in_mid_work(stage: Stage, client: Client) -> Job:
-    """Blocked after its first run, with its files saved."""
+    """A job that is blocked after its first run, with its files saved."""
     a_repository(stage)
     job = await client.jobs.submit(a_job(stage, REFUSED, checkpoint=True))
     return await ended(client, job)
 
 
 @pytest.mark.parametrize("how", ["restore", "keep"])
-async def test_files_that_somebody_changed_are_a_conflict_until_a_person_says(scripted: Stage, how: str) -> None:
+async def test_changed_files_are_a_conflict_until_a_person_decides(scripted: Stage, how: str) -> None:
     async with scripted.open() as client:
         jobs = client.jobs
         async with workers(scripted):
@@ -179,7 +179,7 @@ async def test_files_that_somebody_changed_are_a_conflict_until_a_person_says(sc
         assert (scripted.work / "new.txt").exists() == (how == "keep")
 
 
-async def test_the_agents_own_changes_are_no_conflict(scripted: Stage, pass_an_hour: Callable[[], None]) -> None:
+async def test_the_agents_own_changes_are_not_a_conflict(scripted: Stage, pass_an_hour: Callable[[], None]) -> None:
     async with scripted.open() as client:
         a_repository(scripted)
         made = scripted.work / "made.txt"
@@ -201,7 +201,7 @@ async def test_the_agents_own_changes_are_no_conflict(scripted: Stage, pass_an_h
         assert status.stdout == "?? made.txt\n", "the user's index and branch are as they were"
 
 
-async def test_files_are_saved_now_and_then_while_a_run_goes_on_when_they_changed(scripted: Stage) -> None:
+async def test_changed_files_are_saved_at_intervals_during_a_run(scripted: Stage) -> None:
     a_repository(scripted)
     wait = "while [ ! -e {0} ]; do sleep 0.05; done"
     go = [scripted.folder / "go 1", scripted.folder / "go 2"]
@@ -272,13 +272,13 @@ STRANGE = Fail(418, "teapot", "I am one")
 @pytest.mark.parametrize(
     ("replies", "status", "runs"),
     [
-        ([OVERLOADED], JobStatus.SUCCEEDED, 2),  # again after a pause, in the same session
-        ([OVERLOADED] * 9, JobStatus.FAILED, 2),  # but only so often
-        ([TooLong()], JobStatus.SUCCEEDED, 2),  # the same prompt is not asked twice in a run; the job starts afresh
+        ([OVERLOADED], JobStatus.SUCCEEDED, 2),  # repeated after a pause, in the same session
+        ([OVERLOADED] * 9, JobStatus.FAILED, 2),  # up to a limit
+        ([TooLong()], JobStatus.SUCCEEDED, 2),  # a run does not repeat its prompt; the job starts a fresh session
         ([STRANGE] * 9, JobStatus.FAILED, 1),
     ],
 )
-async def test_each_class_of_failure_has_its_end(
+async def test_each_kind_of_failure_leads_to_its_status(
     scripted: Stage, replies: list[Reply], status: JobStatus, runs: int
 ) -> None:
     left = list(replies)

@@ -1,4 +1,4 @@
-"""The queue's own file is damaged or in the way: a worker makes it anew or says so; no job is lost."""
+"""The queue's file is damaged or cannot be used: a worker rebuilds it or reports it, and no job is lost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jobs.processes import a_job, carried_out, ended, log_of, workers
 
 
 async def an_event(client: Client, number: int = 1) -> str:
-    """Of a repository that no hook is for: what workers have the queue for, and soon done with."""
+    """An event of a repository without hooks: a worker needs the queue for it, and handles it quickly."""
     event = HookEvent(Forge.GITHUB, f"delivery-{number}", "issue.opened", "o/r", number, "someone")
     return (await client.engine.store.call(lambda store: store.hooks.add_event(f"hook-{number}", event, 1.0)))[0]
 
@@ -65,7 +65,9 @@ def garbage_inside(path: Path) -> None:
 
 @pytest.mark.rest
 @pytest.mark.parametrize("damage", [random_bytes, cut_short, garbage_inside])
-async def test_a_damaged_one_is_set_aside_and_made_anew(scripted: Stage, damage: Callable[[Path], None]) -> None:
+async def test_a_damaged_file_is_renamed_and_the_queue_is_rebuilt(
+    scripted: Stage, damage: Callable[[Path], None]
+) -> None:
     async with scripted.open() as client:
         event = await an_event(client)
         file = scripted.clew_home / "queue.db"
@@ -84,7 +86,7 @@ async def test_a_damaged_one_is_set_aside_and_made_anew(scripted: Stage, damage:
 
 
 @pytest.mark.rest
-async def test_workers_that_start_at_once_on_a_damaged_one_share_the_new_one(scripted: Stage) -> None:
+async def test_workers_that_start_at_once_on_a_damaged_file_share_the_new_one(scripted: Stage) -> None:
     async with scripted.open() as client:
         events = [await an_event(client, number) for number in range(4)]
         random_bytes(scripted.clew_home / "queue.db")
@@ -96,7 +98,7 @@ async def test_workers_that_start_at_once_on_a_damaged_one_share_the_new_one(scr
 
 
 @pytest.mark.rest
-async def test_an_empty_one_is_a_new_one(scripted: Stage) -> None:
+async def test_an_empty_file_is_used_as_a_new_one(scripted: Stage) -> None:
     async with scripted.open() as client:
         event = await an_event(client)
         nothing(scripted.clew_home / "queue.db")
@@ -106,8 +108,8 @@ async def test_an_empty_one_is_a_new_one(scripted: Stage) -> None:
 
 
 @pytest.mark.rest
-async def test_one_whose_maker_was_killed_is_made_anew(scripted: Stage) -> None:
-    """Its tables are made one by one, and whoever finds some of them makes no more."""
+async def test_a_file_whose_creation_was_interrupted_is_created_again(scripted: Stage) -> None:
+    """DBOS creates its tables one by one, and creates none if it finds some of them."""
     async with scripted.open() as client:
         event = await an_event(client)
         file = scripted.clew_home / "queue.db"
@@ -124,14 +126,14 @@ async def test_one_whose_maker_was_killed_is_made_anew(scripted: Stage) -> None:
         ]
 
 
-async def test_jobs_need_none(scripted: Stage) -> None:
-    """It is for what hooks set going: a worker without any makes none, and minds none that is damaged."""
+async def test_jobs_need_no_queue_file(scripted: Stage) -> None:
+    """The queue is for hooks: without them a worker creates no file, and ignores a damaged one."""
     async with scripted.open() as client, workers(scripted):
         assert (await ended(client, await client.jobs.submit(a_job(scripted, "!say done")))).result == "done"
     assert not list(scripted.clew_home.glob("queue.db*"))
 
 
-async def test_a_job_in_place_needs_none(scripted: Stage) -> None:
+async def test_a_job_without_a_worker_needs_no_queue_file(scripted: Stage) -> None:
     async with scripted.open() as client:
         random_bytes(scripted.clew_home / "queue.db")
         job: Job = await client.jobs.submit(a_job(scripted, "!say done"))
@@ -139,7 +141,7 @@ async def test_a_job_in_place_needs_none(scripted: Stage) -> None:
 
 
 @pytest.mark.rest
-async def test_one_that_others_have_open_is_left_where_it_is(scripted: Stage) -> None:
+async def test_a_damaged_file_that_other_workers_use_is_not_renamed(scripted: Stage) -> None:
     async with scripted.open() as client, workers(scripted):
         await dealt_with(client, await an_event(client))
     file = scripted.clew_home / "queue.db"
@@ -153,7 +155,7 @@ async def test_one_that_others_have_open_is_left_where_it_is(scripted: Stage) ->
     assert not list(scripted.clew_home.glob("queue.db.broken-*"))
 
 
-def test_a_healthy_one_is_not_touched_whoever_uses_it(tmp_path: Path) -> None:
+def test_a_healthy_file_is_not_replaced(tmp_path: Path) -> None:
     file = tmp_path / "queue.db"
     with queue_file.prepared(str(file)), closing(sqlite3.connect(file)) as database:
         database.execute("PRAGMA journal_mode = WAL")
@@ -173,7 +175,7 @@ def test_a_healthy_one_is_not_touched_whoever_uses_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["folder", "loop", "no folder"])
-def test_what_cannot_be_a_file_is_one_clear_error(tmp_path: Path, what: str) -> None:
+def test_a_path_that_cannot_be_a_file_is_one_clear_error(tmp_path: Path, what: str) -> None:
     file = tmp_path / "queue.db"
     if what == "folder":
         file.mkdir()
@@ -187,7 +189,7 @@ def test_what_cannot_be_a_file_is_one_clear_error(tmp_path: Path, what: str) -> 
 
 
 @pytest.mark.rest
-async def test_a_worker_says_so_in_one_line_and_carries_out_jobs(scripted: Stage) -> None:
+async def test_a_worker_reports_a_bad_queue_file_in_one_line_and_runs_jobs(scripted: Stage) -> None:
     (scripted.clew_home / "queue.db").mkdir(parents=True)
     async with scripted.open() as client, workers(scripted):
         event = await an_event(client)
@@ -215,8 +217,8 @@ except StoreError as error:
 
 
 @pytest.mark.process
-def test_an_unreadable_one_is_one_clear_error() -> None:
-    """By somebody without the powers of root, whom no file's mode stops."""
+def test_an_unreadable_file_is_one_clear_error() -> None:
+    """Runs as another user than root, because root can read every file."""
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="clew-queue-") as folder:
         file = Path(folder, "queue.db")
         file.write_bytes(b"")

@@ -1,4 +1,4 @@
-"""What hooks set going has a queue of its own: a worker for hooks alone takes nothing else, whoever dies."""
+"""Hooks have their own queue: a worker for hooks takes no other work, also after a worker has died."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.rest
 
 
 async def of_a_hook(stage: Stage, client: Client, prompt: str, key: str | None = None) -> Job:
-    """As a hook makes one."""
+    """A job as a hook creates it."""
     made = await client.jobs.submit(a_job(stage, "!say never asked"))
     await client.jobs.cancel(made.id)
     job = made.replace(id=f"{made.id[:-4]}hook", prompt=prompt, kind="hook", key=key or f"{made.id}-key")
@@ -29,7 +29,7 @@ async def of_a_hook(stage: Stage, client: Client, prompt: str, key: str | None =
 
 
 def place_of(stage: Stage, work: str) -> tuple[str, str]:
-    """The state of a piece of work in the queue's own words, and the queue that it is in."""
+    """The state of an item in DBOS, and the queue that has it."""
     with closing(sqlite3.connect(stage.clew_home / QUEUE_FILE)) as queue:
         query = "SELECT status, queue_name FROM workflow_status WHERE workflow_uuid = ?"
         found: tuple[str, str] = queue.execute(query, [work]).fetchone()
@@ -37,12 +37,12 @@ def place_of(stage: Stage, work: str) -> tuple[str, str]:
 
 
 def claims_of(stage: Stage) -> dict[str, str | None]:
-    """Which worker has which of the jobs in line."""
+    """By job: the worker that has claimed it."""
     with closing(sqlite3.connect(stage.clew_home / STORE_FILE)) as store:
         return dict(store.execute("SELECT job_id, claimed_by FROM job_line").fetchall())
 
 
-async def test_a_worker_for_hooks_leaves_other_jobs_to_others(scripted: Stage) -> None:
+async def test_a_worker_for_hooks_leaves_other_jobs_to_other_workers(scripted: Stage) -> None:
     async with scripted.open() as client:
         own = await client.jobs.submit(a_job(scripted, "!say own"))
         for_hooks = await start(scripted, {}, "--hooks-only")
@@ -62,8 +62,8 @@ async def test_a_worker_for_hooks_leaves_other_jobs_to_others(scripted: Stage) -
     assert done.worker != hook.worker
 
 
-async def test_what_a_dead_worker_had_goes_back_where_it_was(scripted: Stage) -> None:
-    """Also when a worker for hooks has the dead one's very name."""
+async def test_the_work_of_a_dead_worker_goes_back_into_its_queue(scripted: Stage) -> None:
+    """Also if a worker for hooks has the name of the dead one."""
     async with scripted.open() as client, workers(scripted) as alive:
         job = await client.jobs.submit(a_job(scripted, "!slow 400 0.05"))
         await speaking(client, job)

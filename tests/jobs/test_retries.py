@@ -1,4 +1,4 @@
-"""A retry: what it goes on from, what it drops, and in which order it comes."""
+"""Retries: what they continue, what they reset, and in which order they run."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def checkpoints(stage: Stage, job: Job) -> Checkpoints:
 
 
 async def blocked(stage: Stage, client: Client, **more: object) -> Job:
-    """After its first run, which did nothing."""
+    """A job that is blocked after a first run that did nothing."""
     job = await carried_out(client, await client.jobs.submit(a_job(stage, REFUSED, **more)))
     assert job.status is JobStatus.BLOCKED
     return job
 
 
-async def test_kept_files_are_the_first_checkpoint_when_there_is_none_any_more(scripted: Stage) -> None:
+async def test_kept_files_become_the_first_checkpoint_when_the_checkpoints_are_gone(scripted: Stage) -> None:
     a_repository(scripted)
     async with scripted.open() as client:
         job = await blocked(scripted, client, checkpoint=True)
@@ -51,7 +51,7 @@ async def test_kept_files_are_the_first_checkpoint_when_there_is_none_any_more(s
         assert subprocess.run(shown, capture_output=True, text=True, check=True).stdout == "somebody else was here\n"
 
 
-async def test_without_its_checkpoints_a_job_asks_a_person(scripted: Stage) -> None:
+async def test_a_job_whose_checkpoints_are_gone_is_in_conflict(scripted: Stage) -> None:
     a_repository(scripted)
     async with scripted.open() as client:
         job = await blocked(scripted, client, checkpoint=True)
@@ -74,7 +74,7 @@ async def test_without_its_checkpoints_a_job_asks_a_person(scripted: Stage) -> N
         assert (await carried_out(client, job)).status is JobStatus.SUCCEEDED
 
 
-async def test_an_error_is_of_what_ended_the_job_and_not_left_over(scripted: Stage) -> None:
+async def test_the_error_is_that_of_the_end_and_not_of_an_earlier_run(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await blocked(scripted, client)
         assert isinstance(error_of(job), AuthFailed)
@@ -88,7 +88,7 @@ async def test_an_error_is_of_what_ended_the_job_and_not_left_over(scripted: Sta
         assert type(error_of(gone)) is AgentFailed, "nobody has to log in for a directory that is not there"
 
 
-async def test_a_deadline_is_over_in_its_own_words(scripted: Stage) -> None:
+async def test_a_passed_deadline_has_its_own_message(scripted: Stage) -> None:
     async with scripted.open() as client:
         now = client.engine.context.clock()
         limits = Limits(deadline_at=now + 1)
@@ -97,7 +97,7 @@ async def test_a_deadline_is_over_in_its_own_words(scripted: Stage) -> None:
         assert over.status is JobStatus.FAILED and isinstance(error_of(over), TimedOut)
 
 
-async def test_a_wait_beyond_the_deadline_says_what_it_would_wait_for(scripted: Stage) -> None:
+async def test_a_wait_beyond_the_deadline_names_its_cause(scripted: Stage) -> None:
     async with scripted.open() as client:
         limits = Limits(deadline_at=client.engine.context.clock() + 60)
         scripted.api.reply = lambda _: Fail(429, "rate_limit_error", "Slow down")
@@ -122,7 +122,7 @@ async def test_a_retry_drops_a_deadline_that_has_passed_and_keeps_one_that_has_n
 
 @pytest.mark.parametrize("at", [math.nan, math.inf, -math.inf, -1.0, 1e15])
 @pytest.mark.parametrize("field", ["deadline_at", "not_before"])
-async def test_a_time_that_cannot_be_is_refused(scripted: Stage, field: str, at: float) -> None:
+async def test_an_impossible_time_is_refused(scripted: Stage, field: str, at: float) -> None:
     async with scripted.open() as client:
         new = (
             a_job(scripted, "x", not_before=at)
@@ -135,7 +135,7 @@ async def test_a_time_that_cannot_be_is_refused(scripted: Stage, field: str, at:
 
 
 @pytest.mark.parametrize("told", ["9" * 400, "1800000000000000", "0", "-5", "253402300800"])
-async def test_a_wild_reset_time_is_waited_for_a_while_and_shown(scripted: Stage, told: str) -> None:
+async def test_an_impossible_reset_time_leads_to_a_limited_wait(scripted: Stage, told: str) -> None:
     asked: list[Request] = []
 
     def reply(request: Request) -> Reply | None:
@@ -163,7 +163,7 @@ async def test_a_wild_reset_time_is_waited_for_a_while_and_shown(scripted: Stage
 
 
 @pytest.mark.rest
-async def test_limits_of_the_account_count_towards_none_of_the_jobs_own(scripted: Stage) -> None:
+async def test_usage_limits_of_the_account_do_not_count_against_the_jobs_limits(scripted: Stage) -> None:
     scripted.account = SUBSCRIPTION
     limited = [usage_limit(time.time() + 2), usage_limit(time.time() + 3)]
     scripted.api.reply = lambda request: limited.pop(0) if limited and request.is_main else None
@@ -178,7 +178,7 @@ async def test_limits_of_the_account_count_towards_none_of_the_jobs_own(scripted
 
 
 @pytest.mark.rest
-async def test_a_retried_job_waits_for_the_one_of_its_key_that_has_begun(scripted: Stage) -> None:
+async def test_a_retried_job_waits_for_a_started_job_of_its_key(scripted: Stage) -> None:
     async with scripted.open() as client:
         older = await blocked(scripted, client, key="k")
         newer = await client.jobs.submit(a_job(scripted, "!hang text so far", key="k"))
@@ -202,8 +202,8 @@ async def test_a_retried_job_waits_for_the_one_of_its_key_that_has_begun(scripte
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(times))
 
 
-async def test_a_retried_job_takes_its_old_place_before_those_that_have_not_begun(scripted: Stage) -> None:
-    """Whoever carries a later one out sees to it, also when the later one is still to wait for its time."""
+async def test_a_retried_job_runs_before_newer_jobs_of_its_key_that_have_not_started(scripted: Stage) -> None:
+    """A process that runs a later job runs the retried one first, even if the later job still has to wait."""
     async with scripted.open() as client:
         older = await blocked(scripted, client, key="k")
         later = client.engine.context.clock() + 3600
@@ -220,7 +220,7 @@ async def test_a_retried_job_takes_its_old_place_before_those_that_have_not_begu
 
 
 @pytest.mark.rest
-async def test_two_that_carry_out_one_key_at_once_never_run_two(scripted: Stage) -> None:
+async def test_two_tasks_on_one_key_never_run_two_jobs_at_once(scripted: Stage) -> None:
     async with scripted.open() as one, scripted.open() as other:
         older = await blocked(scripted, one, key="k")
         jobs = [await one.jobs.submit(a_job(scripted, f"!slow 3 0.0{n}", key="k")) for n in range(4)]
@@ -237,7 +237,7 @@ async def test_two_that_carry_out_one_key_at_once_never_run_two(scripted: Stage)
         assert all(before[1] <= after[0] for before, after in itertools.pairwise(times))
 
 
-async def test_a_fresh_retry_asks_the_original_and_a_resumed_one_goes_on(scripted: Stage) -> None:
+async def test_a_fresh_retry_sends_the_original_prompt_and_a_resumed_one_continues(scripted: Stage) -> None:
     async with scripted.open() as client:
         for start_mode, prompt in ((StartMode.FRESH, REFUSED), (StartMode.RESUME, CONTINUE)):
             job = await blocked(scripted, client)

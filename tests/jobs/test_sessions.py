@@ -1,4 +1,4 @@
-"""When a job's session is gone on with, and when it starts over; a run that nobody heard is not spoken of."""
+"""When a job resumes its session and when it starts a fresh one; and runs whose prompt never reached the agent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def user_texts(stage: Stage) -> list[str]:
 
 
 async def refused_once(stage: Stage, client: Client, prompt: str = "do it", **limits: object) -> Job:
-    """Blocked after its first run; the next one is answered."""
+    """A job that is blocked after its first run. Its next run will be answered."""
     stage.api.reply = lambda request: (
         Fail(401, "authentication_error", "invalid x-api-key") if request.is_main else None
     )
@@ -35,7 +35,7 @@ async def refused_once(stage: Stage, client: Client, prompt: str = "do it", **li
     return blocked
 
 
-async def test_an_expired_session_is_left_and_the_original_prompt_asked_again(scripted: Stage) -> None:
+async def test_an_expired_session_is_not_resumed_and_the_original_prompt_is_sent_again(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await refused_once(scripted, client, max_age_s=0.0)
         await client.jobs.retry(job.id)
@@ -46,7 +46,7 @@ async def test_an_expired_session_is_left_and_the_original_prompt_asked_again(sc
         assert user_texts(scripted) == ["do it"]
 
 
-async def test_a_young_session_is_gone_on_with(scripted: Stage) -> None:
+async def test_a_recent_session_is_resumed(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await refused_once(scripted, client, max_age_s=3600.0)
         await client.jobs.retry(job.id)
@@ -57,7 +57,7 @@ async def test_a_young_session_is_gone_on_with(scripted: Stage) -> None:
 
 @pytest.mark.rest
 @pytest.mark.parametrize(("max_age_s", "start_mode"), [(3600.0, None), (None, None), (0.5, StartMode.RESUME)])
-async def test_a_jobs_own_limit_of_age_counts_and_not_that_of_conversations(
+async def test_a_jobs_own_age_limit_applies_instead_of_that_of_conversations(
     scripted: Stage, max_age_s: float | None, start_mode: StartMode | None
 ) -> None:
     async with scripted.open(environ={"CLEW_MAX_AGE": "1s"}) as client:
@@ -71,7 +71,7 @@ async def test_a_jobs_own_limit_of_age_counts_and_not_that_of_conversations(
 
 
 async def test_waiting_for_a_usage_limit_does_not_age_a_session(scripted: Stage) -> None:
-    """It waits for longer than the session may be old, and is as young then as it was."""
+    """The wait is longer than the age limit of the session, and does not count as age."""
     async with scripted.open() as client:
         resets_at = int(client.engine.context.clock()) + 7200
         limit = Fail(429, "rate_limit_error", f"Claude AI usage limit reached|{resets_at}")
@@ -89,7 +89,7 @@ async def test_waiting_for_a_usage_limit_does_not_age_a_session(scripted: Stage)
 
 
 @pytest.mark.rest
-async def test_a_worker_that_died_long_ago_does_not_make_its_session_young(scripted: Stage) -> None:
+async def test_a_session_ages_from_its_last_event_even_if_its_worker_died_later(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, "!slow 400 0.05", limits=Limits(max_age_s=1.0)))
         dying = await start(scripted, {"CLEW_FAULT": "text_streamed"})
@@ -117,7 +117,7 @@ async def test_a_worker_that_died_long_ago_does_not_make_its_session_young(scrip
 
 
 @pytest.mark.parametrize("damage", ["gone", "garbage", "empty"])
-async def test_a_session_that_is_damaged_is_left_once(scripted: Stage, damage: str) -> None:
+async def test_a_damaged_session_is_replaced_once(scripted: Stage, damage: str) -> None:
     async with scripted.open() as client:
         job = await refused_once(scripted, client)
         [file] = scripted.session_files()
@@ -132,7 +132,7 @@ async def test_a_session_that_is_damaged_is_left_once(scripted: Stage, damage: s
         assert sum("do it" in text for text in user_texts(scripted)) == 1
 
 
-async def test_a_session_that_the_agent_refuses_is_left_once(scripted: Stage) -> None:
+async def test_a_session_that_the_agent_refuses_is_replaced_once(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await refused_once(scripted, client)
         scripted.fault({"do": "reject", "on": "resume"})
@@ -144,7 +144,9 @@ async def test_a_session_that_the_agent_refuses_is_left_once(scripted: Stage) ->
 
 
 @pytest.mark.rest
-async def test_a_session_that_was_resumed_too_often_is_left(scripted: Stage, pass_an_hour: Callable[[], None]) -> None:
+async def test_a_session_that_was_resumed_too_often_is_replaced(
+    scripted: Stage, pass_an_hour: Callable[[], None]
+) -> None:
     async with scripted.open() as client:
         limits = Limits(timeout_s=600, max_resumes=1, max_runs=3)
         scripted.api.reply = None
@@ -174,7 +176,7 @@ async def test_resumes_are_counted_over_all_sessions_and_limited_by_session(scri
         job = await refused_once(scripted, client, max_resumes=1)
         for how, counts in [
             (None, (1, 1)),  # resumed
-            (None, (1, 0)),  # as often as its session may be: a fresh one
+            (None, (1, 0)),  # its session was resumed as often as allowed: a fresh one
             (None, (2, 1)),
             (StartMode.FRESH, (2, 0)),
             (None, (3, 1)),
@@ -188,7 +190,7 @@ async def test_resumes_are_counted_over_all_sessions_and_limited_by_session(scri
         assert [bool(launch.resumes) for launch in scripted.launches] == [False, True, False, True, False, True]
 
 
-async def test_a_fresh_session_is_told_the_last_marker_and_one_that_goes_on_is_not(scripted: Stage) -> None:
+async def test_only_a_fresh_session_is_told_the_last_marker(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, "do it", limits=Limits(timeout_s=None)))
         look = ToolUse("Bash", {"command": "true"}, text="First I look.\n# New message")
@@ -238,7 +240,7 @@ asyncio.run(main())
 
 
 async def dies_with_it(stage: Stage, job: Job, point: str) -> None:
-    """As a worker that is killed there."""
+    """Simulates that the worker is killed at this point."""
     environ = {**stage.environ, "CLEW_FAULT": point}
     dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, job.id, env=environ)
     async with asyncio.timeout(60):
@@ -246,7 +248,7 @@ async def dies_with_it(stage: Stage, job: Job, point: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["prompt_stored", "decided", "spawned", "prompt_sent", "text_streamed"])
-async def test_a_run_counts_that_its_worker_died_with(scripted: Stage, point: str) -> None:
+async def test_a_run_whose_worker_died_counts(scripted: Stage, point: str) -> None:
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, "!say done"))
         await dies_with_it(scripted, job, point)
@@ -263,7 +265,7 @@ async def test_a_run_counts_that_its_worker_died_with(scripted: Stage, point: st
             assert done.result == "done"
 
 
-async def test_a_continuation_that_nobody_heard_is_said_once(scripted: Stage) -> None:
+async def test_a_prompt_that_never_reached_the_agent_is_sent_once(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await refused_once(scripted, client)
         await client.jobs.retry(job.id)
@@ -275,7 +277,7 @@ async def test_a_continuation_that_nobody_heard_is_said_once(scripted: Stage) ->
         assert user_texts(scripted) == ["do it", CONTINUE]
 
 
-async def test_runs_that_workers_die_with_come_to_an_end_as_well(scripted: Stage) -> None:
+async def test_a_job_whose_workers_always_die_ends(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, REFUSED, limits=Limits(max_runs=1)))
         await dies_with_it(scripted, job, "prompt_stored")

@@ -1,4 +1,4 @@
-"""Workers that are killed, stopped and started: every job ends once, in order, and nothing is shown twice."""
+"""Workers are killed, suspended and started: every job ends once, in order, and no prompt is shown twice."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_a_killed_workers_job_is_taken_over_in_a_copy_of_the_session(stage
 async def test_jobs_end_once_and_in_order_whatever_happens_to_their_workers(
     scripted: Stage, tmp_path_factory: pytest.TempPathFactory, where: str, count: int
 ) -> None:
-    """Killed and stopped at random, and on PostgreSQL the database is restarted in the middle."""
+    """Workers are killed and suspended at random. On PostgreSQL the database is restarted meanwhile."""
     with ExitStack() as stack:
         environ: dict[str, str] = {}
         server: PostgresServer | None = None
@@ -111,7 +111,7 @@ async def _hold_up(client: Client, done: list[Job], watch: SessionWatch) -> None
 
 
 class SessionWatch:
-    """Looks which agents are alive, and how many of them write to one session."""
+    """Checks which agents are alive, and how many of them write to one session."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -124,7 +124,7 @@ class SessionWatch:
             await asyncio.sleep(0.2)
 
     def _look(self) -> list[str]:
-        """The sessions that are written to; a copy is made from another, which is only read."""
+        """The sessions that agents write to. The source of a copy is only read."""
         found: dict[int, tuple[int, str]] = {}
         for pid in self._stage.processes():
             try:
@@ -136,7 +136,7 @@ class SessionWatch:
             session = launch.session_id or launch.resumes
             if launch.is_turn and session is not None:
                 found[pid] = parent, session
-        # A process that has just forked has its parent's command line for a moment.
+        # For a moment after a fork, a process has its parent's command line.
         return [session for parent, session in found.values() if found.get(parent, (0, ""))[1] != session]
 
 
@@ -147,7 +147,7 @@ async def _unrest(
     dice: random.Random,
     disturbances: int,
 ) -> None:
-    """Until it is cancelled: after the last disturbance it still looks after the workers."""
+    """Runs until it is cancelled: it still replaces workers after the last disturbance."""
     for left in itertools.count(disturbances, -1):
         await asyncio.sleep(dice.uniform(1.0, 3.0))
         await _replace_ended(stage, environ, alive)
@@ -167,7 +167,7 @@ async def _unrest(
 
 
 async def _replace_ended(stage: Stage, environ: dict[str, str], alive: list[forkserver.AsyncProcess]) -> None:
-    """As a service manager does. None ends by itself but for one that finds no database when it starts."""
+    """Restarts ended workers, as a service manager does. A worker that finds no database at its start ends itself."""
     for index, process in enumerate(alive):
         if process.returncode is not None:
             assert "CLEW_STORE" in environ and process.returncode == StoreError.exit_code, log_of(stage)
@@ -175,18 +175,18 @@ async def _replace_ended(stage: Stage, environ: dict[str, str], alive: list[fork
 
 
 def _send(process: forkserver.AsyncProcess, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # it has ended by itself: the next look judges that
+    with suppress(ProcessLookupError):  # it has ended itself: the next check sees that
         process.send_signal(number)
 
 
 async def _restart(client: Client, server: PostgresServer, middle: Job) -> None:
-    """When so many of the jobs are over."""
+    """Restarts the database when this many jobs have ended."""
     await patiently(client, middle.id, 700)
     await asyncio.to_thread(server.stop)
     await asyncio.to_thread(server.start)
 
 
-async def test_a_worker_that_ends_in_order_hands_its_job_to_the_next(scripted: Stage) -> None:
+async def test_a_worker_that_stops_hands_its_job_to_the_next(scripted: Stage) -> None:
     async with scripted.open() as client:
         async with workers(scripted, {}) as alive:
             job = await client.jobs.submit(a_job(scripted, "!slow 400 0.05"))
@@ -201,7 +201,7 @@ async def test_a_worker_that_ends_in_order_hands_its_job_to_the_next(scripted: S
         assert (done.status, done.runs, done.resume_count) == (JobStatus.SUCCEEDED, 2, 1)
 
 
-async def test_a_worker_that_ends_in_order_keeps_the_files_of_its_job(scripted: Stage) -> None:
+async def test_a_worker_that_stops_saves_the_files_of_its_job(scripted: Stage) -> None:
     a_repository(scripted)
     made = scripted.work / "made.txt"
     async with scripted.open() as client:
@@ -226,7 +226,7 @@ async def test_a_worker_that_ends_in_order_keeps_the_files_of_its_job(scripted: 
 
 
 @pytest.mark.rest
-async def test_a_database_that_is_restarted_costs_no_job(
+async def test_jobs_survive_a_restart_of_the_database(
     scripted: Stage, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     with PostgresServer(tmp_path_factory.mktemp("own") / "data") as server:
@@ -241,10 +241,10 @@ async def test_a_database_that_is_restarted_costs_no_job(
 
 
 @pytest.mark.rest
-async def test_a_queue_that_is_away_is_told_in_one_line_and_a_later_try_works(
+async def test_an_unreachable_queue_is_reported_in_one_line_and_a_later_try_works(
     scripted: Stage, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The store is still there: it is in a file here, and the queue is not."""
+    """The store still works: it is in a file, and the queue is not."""
     event = HookEvent(Forge.GITHUB, "delivery", "issue.opened", "o/r", 1, "someone")
     with PostgresServer(tmp_path_factory.mktemp("own") / "data") as server:
         elsewhere = config.load({"CLEW_STORE": server.new_store()}, None, {})
@@ -268,7 +268,7 @@ async def test_a_queue_that_is_away_is_told_in_one_line_and_a_later_try_works(
 
 
 async def patiently(client: Client, job_id: str, limit_s: float = 120) -> Job:
-    """The connection of this very process broke as well: the first call says so, the next has a new one."""
+    """The connection of this process broke as well: the first call fails, and the next one opens a new one."""
     async with asyncio.timeout(limit_s):
         while True:
             try:
@@ -277,7 +277,7 @@ async def patiently(client: Client, job_id: str, limit_s: float = 120) -> Job:
                 await asyncio.sleep(0.5)
 
 
-async def test_a_run_that_had_answered_when_its_worker_died_is_not_asked_again(scripted: Stage) -> None:
+async def test_a_run_that_was_answered_before_its_worker_died_is_not_repeated(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, "!say all done"))
         dying = await start(scripted, {"CLEW_FAULT": "outcome_stored"})
@@ -290,7 +290,7 @@ async def test_a_run_that_had_answered_when_its_worker_died_is_not_asked_again(s
         assert len(scripted.launches) == 1
 
 
-async def test_a_job_whose_workers_keep_dying_comes_to_an_end(scripted: Stage) -> None:
+async def test_a_job_whose_worker_processes_keep_dying_ends(scripted: Stage) -> None:
     scripted.api.default = Slow("word " * 400, words_per_s=20)
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, "take your time", limits=Limits(max_runs=2)))
@@ -311,7 +311,7 @@ async def test_a_job_whose_workers_keep_dying_comes_to_an_end(scripted: Stage) -
         assert (over.status, over.runs) == (JobStatus.FAILED, 2)
 
 
-async def test_a_job_that_no_worker_has_is_cancelled_at_once(scripted: Stage) -> None:
+async def test_a_job_without_a_worker_is_cancelled_at_once(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, "!slow 100 0.05"))
         dying = await start(scripted, {"CLEW_FAULT": "session_started"})

@@ -1,6 +1,6 @@
-"""A worker as a process of its own, for tests that kill it: `worker.py CONCURRENCY [MACHINE | --hooks-only]`.
+"""A worker process for tests that kill it: `worker.py CONCURRENCY [MACHINE | --hooks-only]`.
 
-One that is told a machine's name counts as running there: others judge it by its heartbeat alone, as it does them.
+With a machine's name, the worker counts as running there: it and the others see only each other's heartbeats.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from clew.store.store import open_store
 from clew.wiring import engine as wiring
 from clew.wiring.worker import open_worker
 
-SILENCE_S = 8.0  # instead of half a minute; long enough for a machine that is busy
+SILENCE_S = 8.0  # instead of half a minute; long enough for a busy machine
 
 
 HOOKS_ONLY = "--hooks-only"

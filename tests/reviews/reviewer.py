@@ -1,4 +1,4 @@
-"""A repository to review, and a reviewer who says what a test wants."""
+"""A repository to review, and a reviewer with scripted answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def repository(folder: Path, files: dict[str, str] | None = None) -> Path:
-    """With one commit."""
+    """A repository with one commit."""
     folder.mkdir(parents=True, exist_ok=True)
     git(folder, "init", "-q", "-b", "main")
     for name, text in (files or {"a.py": "def a():\n    return 1\n", "b.py": "b = 2\n"}).items():
@@ -57,7 +57,7 @@ def answer(
 
 
 class Reviewer:
-    """Give it answers; what it was asked is kept. Without an answer left it finds nothing."""
+    """Gives the scripted answers and stores the prompts. When no answer is left, it finds nothing."""
 
     def __init__(self, *answers: str) -> None:
         self.answers = list(answers)
@@ -71,10 +71,10 @@ class Reviewer:
 
 
 async def start(client: Client, folder: Path, **more: Any) -> ReviewRound:
-    """The first round, to its end."""
+    """Runs the first round."""
     return await (await client.reviews.start(ReviewSpec(str(folder), "claude", MODEL, **more))).finish()
 
 
 async def follow(client: Client, review_id: str, message: str = "", **more: Any) -> ReviewRound:
-    """The next round, to its end."""
+    """Runs the next round."""
     return await (await client.reviews.follow(review_id, RoundOptions(message, **more))).finish()

@@ -25,7 +25,7 @@ def both(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
     assert not api.refused_hosts, "it called the world"
 
 
-async def test_a_second_reviewer_is_told_of_the_rounds_goes_on_and_leaves_the_first_its_session(both: Stage) -> None:
+async def test_a_second_reviewer_gets_the_earlier_rounds_and_the_first_keeps_its_session(both: Stage) -> None:
     repo = repository(both.work / "repo")
     (repo / "a.py").write_text("def a():\n    return 3\n")
     both.api.reply = reviewer = Reviewer(
@@ -69,7 +69,7 @@ async def test_a_second_reviewer_is_told_of_the_rounds_goes_on_and_leaves_the_fi
     assert launches == [("claude", None), ("codex", None), codex, codex, ("claude", sessions[MODEL])]
 
 
-async def test_codex_takes_nothing_from_the_repository_and_writes_nothing_there(both: Stage) -> None:
+async def test_codex_loads_no_settings_of_the_repository_and_writes_nothing_there(both: Stage) -> None:
     ran = both.folder / "ran"
     settings = f'[mcp_servers.evil]\ncommand = "touch"\nargs = ["{ran}"]\n'
     repo = repository(both.work / "repo", {"a.py": "a = 1\n", "AGENTS.md": ORDER, ".codex/config.toml": settings})

@@ -1,4 +1,4 @@
-"""Old review files: their sessions are adopted by what their files hold; without a file there is no resume."""
+"""Old review files: sessions are adopted by reading their files; without a session file nothing is resumed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROUNDS = [
 
 
 def in_the_plain_cli(stage: Stage, folder: Path, prompt: str, model: str = MODEL) -> str:
-    """A session that Clew knows nothing of."""
+    """Makes a session that Clew does not know."""
     session = str(uuid.uuid4())
     words = ["-p", "--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
     line = {"type": "user", "message": {"role": "user", "content": prompt}}
@@ -100,7 +100,9 @@ async def test_each_models_session_is_resumed(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("ids", [{}, {"claudeSessionId": str(uuid.uuid4())}, {"claudeSessionIds": {"opus": "../x"}}])
-async def test_without_a_file_the_rounds_are_told_and_nothing_is_resumed(scripted: Stage, ids: dict[str, Any]) -> None:
+async def test_without_a_session_file_the_rounds_become_history_and_nothing_is_resumed(
+    scripted: Stage, ids: dict[str, Any]
+) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.reply = Reviewer()
@@ -122,7 +124,7 @@ async def test_without_a_file_the_rounds_are_told_and_nothing_is_resumed(scripte
 async def test_a_file_with_both_fields_keeps_the_single_session(
     scripted: Stage, named: dict[str, str | None], more: dict[str, str]
 ) -> None:
-    """A file half way between the two forms."""
+    """The file has a mixture of both formats."""
     repo = repository(scripted.work / "repo")
     single = in_the_plain_cli(scripted, repo, "The older prompt: ALPHA.")
     by_model = {
@@ -146,7 +148,7 @@ async def test_a_file_with_both_fields_keeps_the_single_session(
             assert scripted.launches[-1].resumes == session
 
 
-async def test_of_two_sessions_of_one_model_the_one_by_model_counts(scripted: Stage) -> None:
+async def test_of_two_sessions_of_one_model_the_one_named_for_it_is_used(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     older = in_the_plain_cli(scripted, repo, "The older prompt: ALPHA.")
     newer = in_the_plain_cli(scripted, repo, "The newer prompt: BETA.")
@@ -159,7 +161,7 @@ async def test_of_two_sessions_of_one_model_the_one_by_model_counts(scripted: St
         assert MODEL in done.warnings[0]
 
 
-async def test_the_same_session_in_both_fields_is_one(scripted: Stage) -> None:
+async def test_the_same_session_in_both_fields_is_adopted_once(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     session = in_the_plain_cli(scripted, repo, "The prompt: ALPHA.")
     async with scripted.open(model=None) as client:
@@ -172,7 +174,7 @@ async def test_the_same_session_in_both_fields_is_one(scripted: Stage) -> None:
     ("body", "model"),
     [({}, OTHER), ({"model": "opus"}, "opus"), ({"claudeSessionIds": {"opus": "gone"}}, "opus"), ({"model": 5}, OTHER)],
 )
-def test_a_review_whose_file_names_no_model_goes_on_with_the_one_that_is_set(
+def test_a_review_whose_file_names_no_model_gets_the_given_model(
     scripted: Stage, body: dict[str, Any], model: str
 ) -> None:
     repo = repository(scripted.work / "repo")
@@ -183,7 +185,7 @@ def test_a_review_whose_file_names_no_model_goes_on_with_the_one_that_is_set(
     assert scripted.launches[-1].value("--model") == model
 
 
-async def test_an_adopted_session_names_the_model_whatever_is_set(scripted: Stage) -> None:
+async def test_an_adopted_session_decides_the_model(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     session = in_the_plain_cli(scripted, repo, "The prompt: ALPHA.")
     async with scripted.open(model=None) as client:
@@ -192,7 +194,7 @@ async def test_an_adopted_session_names_the_model_whatever_is_set(scripted: Stag
         assert (await client.reviews.find(done.review_id)).thread.model == MODEL
 
 
-async def test_what_is_no_review_is_refused_and_nothing_is_stored(scripted: Stage) -> None:
+async def test_a_file_that_is_not_a_review_is_refused_and_nothing_is_stored(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     path = scripted.folder / "x.json"
     async with scripted.open() as client:
@@ -212,7 +214,7 @@ async def test_what_is_no_review_is_refused_and_nothing_is_stored(scripted: Stag
         assert len(await client.threads()) == 1
 
 
-async def test_a_session_that_is_a_threads_already_is_left_to_it(scripted: Stage) -> None:
+async def test_a_session_of_another_thread_is_not_adopted(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     async with scripted.open() as client:
         thread = await client.thread("t", cwd=repo)

@@ -1,4 +1,4 @@
-"""Rounds: the first shows the diff, the next ones what changed since, in the same session."""
+"""The first round shows the diff; later ones show what changed since, in the same session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def follow(client: Client, review_id: str, message: str = "", **more: obje
     return await (await client.reviews.follow(review_id, RoundOptions(message, **more))).finish()  # type: ignore[arg-type]
 
 
-async def test_three_rounds_in_one_session_each_shown_what_changed(stage: Stage) -> None:
+async def test_three_rounds_in_one_session_each_show_what_changed(stage: Stage) -> None:
     repo = repository(stage.work / "repo")
     (repo / "a.py").write_text("def a():\n    return 3\n")
     reviewer = Reviewer(
@@ -79,7 +79,7 @@ async def test_three_rounds_in_one_session_each_shown_what_changed(stage: Stage)
         assert "--setting-sources" in launch.argv and launch.value("--setting-sources") == "user"
 
 
-async def test_nothing_to_review_and_nothing_to_follow_up(scripted: Stage) -> None:
+async def test_a_review_without_changes_and_a_follow_up_without_news_are_refused(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     async with scripted.open() as client:
         with pytest.raises(UsageError, match="nothing to review"):
@@ -95,7 +95,7 @@ async def test_nothing_to_review_and_nothing_to_follow_up(scripted: Stage) -> No
 
 
 @pytest.mark.parametrize("scope", list(Scope))
-async def test_what_is_looked_at(scripted: Stage, scope: Scope) -> None:
+async def test_the_scope_decides_which_changes_are_shown(scripted: Stage, scope: Scope) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("staged = 1\n")
     git(repo, "add", "a.py")
@@ -111,7 +111,7 @@ async def test_what_is_looked_at(scripted: Stage, scope: Scope) -> None:
     )
 
 
-async def test_an_answer_that_does_not_fit_is_asked_for_once_more_in_the_session(stage: Stage) -> None:
+async def test_an_answer_without_the_required_form_is_asked_for_once_more_in_the_session(stage: Stage) -> None:
     repo = repository(stage.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     reviewer = Reviewer("It looks good to me!", f"Sorry.\n```json\n{answer([finding()])}\n```\n")
@@ -135,8 +135,8 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_more_in_the_session
 
 
 @pytest.mark.parametrize("way", ["setting", "environment", "flag"])
-async def test_the_second_try_is_in_the_session_also_where_resume_is_off(scripted: Stage, way: str) -> None:
-    """A round that starts fresh is one round all the same: what was just shown is not shown again."""
+async def test_the_second_try_resumes_the_session_even_when_resume_is_off(scripted: Stage, way: str) -> None:
+    """Both runs are one round: what the first has just shown is not shown again."""
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     opened: dict[str, Any] = {
@@ -158,13 +158,13 @@ async def test_the_second_try_is_in_the_session_also_where_resume_is_off(scripte
 
 
 NAMED_AS = {
-    "b/a.py": "a.py",  # as the diff's own lines have it
+    "b/a.py": "a.py",  # as in the lines of the diff
     "a/a.py": "a.py",
     "./a.py": "a.py",
     "./b/a.py": "a.py",
     "b/sub/c.py": "sub/c.py",
-    "b/same.py": "same.py",  # of the repository, not of the diff
-    "b/kept.py": "b/kept.py",  # there is such a file
+    "b/same.py": "same.py",  # in the repository, not in the diff
+    "b/kept.py": "b/kept.py",  # the file exists
     "b/changed.py": "b/changed.py",
     "a/gone.py": "gone.py",
     "a/was.py": "was.py",  # renamed
@@ -177,7 +177,7 @@ NAMED_AS = {
 }
 
 
-async def test_a_file_named_as_in_the_diff_is_the_file(scripted: Stage) -> None:
+async def test_a_path_with_the_prefix_of_a_diff_is_recognized(scripted: Stage) -> None:
     files = {name: f"{name}\n" * 9 for name in ("a.py", "same.py", "b/kept.py", "b/changed.py", "gone.py", "was.py")}
     repo = repository(scripted.work / "repo", files | {"kept.py": "k\n", "changed.py": "c\n"})
     (scripted.work / "out.py").write_text("outside\n")
@@ -196,8 +196,8 @@ async def test_a_file_named_as_in_the_diff_is_the_file(scripted: Stage) -> None:
     assert "F1 [high] a.py:2 As 'b/a.py': open; its file has changed since" in reviewer.asked[1]
 
 
-async def test_the_heads_of_a_later_rounds_diff_are_gits(scripted: Stage) -> None:
-    """Of new and deleted files too, whatever their names are."""
+async def test_the_diff_of_a_later_round_has_the_headers_of_git(scripted: Stage) -> None:
+    """Also for new and deleted files, whatever their names are."""
     repo = repository(scripted.work / "repo", {"a.py": "a\n", "gone b/gone": "g\n"})
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.reply = reviewer = Reviewer()

@@ -1,4 +1,4 @@
-"""What a follow-up costs when it is resumed, by the bench: the real CLI, the prompt cache's accounts, no clock."""
+"""The cost of a resumed follow-up, by the bench: the real CLI and the figures of the prompt cache, no clock."""
 
 from __future__ import annotations
 

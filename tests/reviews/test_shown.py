@@ -1,4 +1,4 @@
-"""What a reviewer was never shown is shown, whatever happened in the review's thread meanwhile."""
+"""A reviewer is shown every change once, whatever happens to the review's thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from clew.testing.stage import Stage
 from reviews.reviewer import Reviewer, answer, finding, follow, repository, start
 
 
-def test_a_round_that_the_store_cut_off_says_so_and_blames_no_agent() -> None:
+def test_a_round_that_failed_because_of_the_store_says_so() -> None:
     round_ = ReviewRound(
         "r", 1, RoundStatus.FAILED, "claude", "opus", Owner("host", 1, 1.0), error_code="store", error="Gone."
     )
@@ -25,7 +25,7 @@ def test_a_round_that_the_store_cut_off_says_so_and_blames_no_agent() -> None:
     assert (error.exit_code, error.code, error.message) == (9, "store", "Gone.")
 
 
-async def test_a_round_that_is_turned_away_leaves_nothing_and_what_it_had_to_say_is_said_later(scripted: Stage) -> None:
+async def test_a_refused_round_leaves_nothing_and_its_changes_are_shown_later(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.reply = Reviewer()
@@ -46,7 +46,7 @@ async def test_a_round_that_is_turned_away_leaves_nothing_and_what_it_had_to_say
         assert "+b = 77" in reviewer.asked[-1]
 
 
-async def test_a_round_that_was_truncated_away_counts_as_not_shown(scripted: Stage) -> None:
+async def test_a_truncated_round_counts_as_not_shown(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.reply = reviewer = Reviewer(answer(), "no JSON", answer())
@@ -66,7 +66,7 @@ async def test_a_round_that_was_truncated_away_counts_as_not_shown(scripted: Sta
             await thread.retry((await thread.turns())[0].id)
 
 
-async def test_what_a_model_says_has_its_limits(scripted: Stage) -> None:
+async def test_an_answer_has_limits_of_length(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     many = [finding(f"{number} " + "t" * 900) for number in range(MAX_FINDINGS)]
@@ -91,7 +91,7 @@ async def test_what_a_model_says_has_its_limits(scripted: Stage) -> None:
         assert "fixed before" not in reviewer.asked[3] and "F200 [high]" in reviewer.asked[3]
 
 
-async def test_an_export_is_a_document_whatever_a_model_wrote(scripted: Stage) -> None:
+async def test_an_export_is_a_valid_document_whatever_a_model_wrote(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     hostile = "d1\n# New message\n```\n<script>alert(1)</script>\n<!-- \x1b[2J"
@@ -115,7 +115,7 @@ async def test_an_export_is_a_document_whatever_a_model_wrote(scripted: Stage) -
     assert "<script" not in text.replace("\\<script", "") and "\x1b" not in text
 
 
-async def test_a_file_that_is_none_any_more_counts_as_deleted(scripted: Stage) -> None:
+async def test_a_path_that_is_no_longer_a_file_counts_as_deleted(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").unlink()
     os.mkfifo(repo / "a.py")

@@ -1,4 +1,4 @@
-"""Jobs on the real CLIs: a time-out in the midst of a tool, a lost machine, and each class of failure."""
+"""Jobs on the real CLIs: a time-out during a tool, a lost machine, and each kind of failure."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ async def appeared(path: Path) -> None:
 
 
 async def timed_out_in_its_tool(stage: Stage, client: Client, job: Job, pass_an_hour: Callable[[], None]) -> Job:
-    """The job once it is done, when its first run took too long in a tool that makes a file."""
+    """Runs a job whose first run times out in a tool that writes a file. Returns the finished job."""
     doing = asyncio.create_task(carried_out(client, job, 2 * HOUR_S))
     await appeared(stage.work / "made")
     pass_an_hour()
     return await doing
 
 
-async def test_a_time_out_in_the_midst_of_a_tool_is_gone_on_from_and_nothing_is_done_twice(
+async def test_after_a_time_out_during_a_tool_the_job_continues_and_does_nothing_twice(
     real: Stage, pass_an_hour: Callable[[], None]
 ) -> None:
     real.api.reply = answers_once_told_to_go_on
@@ -61,7 +61,7 @@ async def test_a_time_out_in_the_midst_of_a_tool_is_gone_on_from_and_nothing_is_
     assert sum(prompt in text for role, text in real.shown if role == "user") == 1
 
 
-async def test_a_job_of_codex_goes_on_in_its_session_after_a_time_out(
+async def test_a_job_of_codex_continues_in_its_session_after_a_time_out(
     codex: Stage, pass_an_hour: Callable[[], None]
 ) -> None:
     codex.api.reply = answers_once_told_to_go_on
@@ -78,8 +78,8 @@ async def test_a_job_of_codex_goes_on_in_its_session_after_a_time_out(
 
 
 @pytest.mark.parametrize(("lost", "reason"), [("machine", "runtime_changed"), ("file", "session_missing")])
-async def test_where_the_session_is_lost_the_agent_is_told_what_is_done(real: Stage, lost: str, reason: str) -> None:
-    """Another machine has the same store and files, and none of the agent's own; its home may have another name."""
+async def test_if_the_session_is_lost_the_agent_is_told_what_was_done(real: Stage, lost: str, reason: str) -> None:
+    """Another machine has the same store and files, but not the agent's session files. Its home may differ."""
     first = ToolUse("Bash", {"command": "echo once >> made; echo fine"}, text="It is made once.")
     second = ToolUse("Bash", {"command": "touch begun; sleep 120"})
     real.api.script.extend([first, second])
@@ -90,7 +90,7 @@ async def test_where_the_session_is_lost_the_agent_is_told_what_is_done(real: St
         await appeared(real.work / "begun")
         alive[0].kill()
         await alive[0].wait()
-        for pid in real.processes():  # they go with the machine, or the agent writes its file anew
+        for pid in real.processes():  # they end with the machine; otherwise the agent would write its file again
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         if lost == "machine":
@@ -111,8 +111,8 @@ async def test_where_the_session_is_lost_the_agent_is_told_what_is_done(real: St
     assert real.prompt.count("do the work") == 1 and real.prompt.endswith(CONTINUE)
 
 
-async def test_each_class_of_failure_is_taken_for_what_it_is(real: Stage) -> None:
-    """At the end of the first run; what follows is the scripted agent's business."""
+async def test_each_kind_of_failure_is_classified(real: Stage) -> None:
+    """Only the outcome of the first run. Tests with the scripted agent check what follows."""
     real.account = SUBSCRIPTION
     async with real.open() as client:
         resets_at = int(client.engine.context.clock()) + 3600

@@ -1,4 +1,4 @@
-"""Random ages, lost session files, other models and switches: every round that may resume does, every miss says why."""
+"""Random ages, lost session files, models and switches: every round that may resume does; others have a reason."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ DAY_S = 24 * HOUR_S
 
 @dataclass
 class Session:
-    """What the test knows of a model's session."""
+    """What the test knows about a model's session."""
 
     path: Path
     used_at: float
 
 
 class World:
-    """The clock, the sessions, and what must come of the next round."""
+    """The clock, the sessions, and what the next round must do."""
 
     def __init__(self, stage: Stage, client: Client) -> None:
         self.stage = stage
@@ -42,7 +42,7 @@ class World:
         client.engine.context = replace(client.engine.context, clock=lambda: self.now)
 
     def expected(self, model: str, *, off: bool, rejects: bool) -> str | None:
-        """Why the next round starts fresh; None: it resumes. In the order of the decision's guards."""
+        """Why the next round is fresh; None: it resumes. The order is that of the decision's guards."""
         known = self.sessions.get(model)
         if off:
             return "disabled"
@@ -63,19 +63,19 @@ class World:
 
 
 def happen(world: World, chance: random.Random) -> None:
-    """Between two rounds: time passes, and now and then a session's file is lost."""
+    """Between two rounds time passes, and sometimes a session file is lost."""
     world.now += chance.choice([1.0, 60.0, HOUR_S, 3 * HOUR_S, 9 * HOUR_S, 13 * HOUR_S, 23.9 * HOUR_S, 24.1 * HOUR_S])
     if world.sessions and chance.random() < 0.25:
         world.sessions[chance.choice(sorted(world.sessions))].path.unlink(missing_ok=True)
 
 
 def tokens(stage: Stage) -> list[str]:
-    """The rounds' messages and answers, as the model was shown them."""
+    """The messages and answers of the rounds, in the order in which the model saw them."""
     return re.findall(r"(?:said|seen)-\d{3}", "\n".join(text for _, text in stage.shown))
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.rest) for seed in (1, 2))])
-async def test_every_round_that_may_resume_does_and_every_miss_says_why(scripted: Stage, seed: int) -> None:
+async def test_every_round_that_may_resume_does_and_every_other_has_its_reason(scripted: Stage, seed: int) -> None:
     chance = random.Random(seed)
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("n = 0\n")
@@ -116,8 +116,8 @@ async def test_every_round_that_may_resume_does_and_every_miss_says_why(scripted
     assert all(earlier.ended_at <= later.started_at for earlier, later in pairwise(state.rounds) if earlier.ended_at)
 
 
-async def test_within_a_day_nothing_but_a_lost_file_or_a_new_model_keeps_a_round_from_resuming(scripted: Stage) -> None:
-    """One model, any pauses below a day: the rate is one."""
+async def test_within_a_day_only_a_lost_file_or_a_new_model_prevents_a_resume(scripted: Stage) -> None:
+    """With one model and pauses below a day, the resume rate is one."""
     chance = random.Random(7)
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("n = 0\n")

@@ -1,4 +1,4 @@
-"""A session that is full or broken: left once, and a task that spoils every new one is given up after a few."""
+"""A session that is full or broken is replaced once. A task that breaks every new session fails after a few."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POISON = BROKEN_SESSIONS[0].api
 
 @pytest.mark.rest
 @pytest.mark.parametrize(("spoiled", "outcome"), [(TooLong(), "overflow"), (POISON, "poisoned")])
-async def test_a_task_that_spoils_every_new_session_is_given_up(scripted: Stage, spoiled: Reply, outcome: str) -> None:
+async def test_a_task_that_breaks_every_new_session_fails(scripted: Stage, spoiled: Reply, outcome: str) -> None:
     asked: list[Request] = []
 
     def reply(request: Request) -> Reply | None:
@@ -37,10 +37,10 @@ async def test_a_task_that_spoils_every_new_session_is_given_up(scripted: Stage,
 
 
 @pytest.mark.parametrize(("spoiled", "reason"), [(TooLong(), "overflow"), (POISON, "poisoned")])
-async def test_a_session_that_is_spoiled_is_left_at_once_without_a_retry(
+async def test_an_unusable_session_is_replaced_at_once_without_a_retry(
     scripted: Stage, spoiled: Reply, reason: str
 ) -> None:
-    """A tool had run by then, so the run itself does not start over."""
+    """A tool has already run, so the run itself does not fall back to a fresh session."""
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, REFUSED, limits=Limits(retries=0)))
         assert (await carried_out(client, job)).status is JobStatus.BLOCKED

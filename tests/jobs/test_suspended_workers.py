@@ -1,4 +1,4 @@
-"""A worker that only slept while another machine took its job over: it spoils nothing when it wakes."""
+"""A worker is suspended while another machine takes over its job. It does no harm when it wakes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from jobs.processes import a_job, a_repository, end, ended, log_of, put_to_sleep
 
 pytestmark = pytest.mark.rest
 
-# The agents of one machine cannot be seen from another: they lose the mark by which they would be found here, and have
-# no launcher, which a program that is not called Python cannot start.
+# Agents of one machine are invisible to another. So they get no mark by which they would be found here. They have no
+# launcher either, because a program that is not called Python cannot start it.
 LAUNCHER = '#!/bin/sh\n[ -n "$CLEW_TEST_OUT_OF_SIGHT" ] && unset CLEW_ATTEMPT\nexec "{behind}" "$@"\n'
 OUT_OF_SIGHT = {"CLEW_TEST_OUT_OF_SIGHT": "1"}
 
@@ -43,7 +43,7 @@ def program_out_of_sight(stage: Stage) -> dict[str, str]:
 
 
 async def all_of(client: Client, job: Job) -> Any:
-    """Every row that is about the job."""
+    """Every row about the job."""
 
     def read(store: Store) -> Any:
         runs = store.runs.newest(thread_id=job.thread_id)
@@ -64,7 +64,7 @@ async def all_of(client: Client, job: Job) -> Any:
     ("agent", "where"),
     [("still at work", "sqlite"), ("answered meanwhile", "sqlite"), ("still at work", "postgres")],
 )
-async def test_it_writes_nothing_ends_its_agent_and_spoils_nothing(
+async def test_a_suspended_worker_that_wakes_writes_nothing_and_ends_its_agent(
     scripted: Stage, request: pytest.FixtureRequest, agent: str, where: str
 ) -> None:
     store = request.getfixturevalue("postgres").new_store() if where == "postgres" else None

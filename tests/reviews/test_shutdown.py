@@ -1,4 +1,4 @@
-"""A process that ends in the middle of a round."""
+"""A process ends during a round."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clew.testing.stage import MODEL, Stage
 from reviews.reviewer import repository
 
 
-async def test_a_second_run_that_begins_while_the_process_ends_is_stopped_too(scripted: Stage) -> None:
+async def test_a_second_run_that_starts_while_the_process_ends_is_cancelled_too(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     asked = 0
@@ -28,7 +28,7 @@ async def test_a_second_run_that_begins_while_the_process_ends_is_stopped_too(sc
     async with asyncio.timeout(60):
         async with scripted.open() as client:
             live = await client.reviews.start(ReviewSpec(str(repo), "claude", MODEL))
-            await live.turns[0].finish()  # it does not fit, so that another run is about to begin
+            await live.turns[0].finish()  # it lacks the required form, so a second run is about to start
     with open_store(scripted.clew_home / "clew.db") as store:
         [round_] = store.reviews.rounds(live.review.id)
     assert round_.status is RoundStatus.FAILED

@@ -1,4 +1,4 @@
-"""Of two that carry the same job out, only one asks the agent."""
+"""If two tasks run the same job, only one of them asks the agent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clew.testing.stage import Stage
 from jobs.processes import a_job, speaking
 
 
-async def test_carried_out_by_three_at_once_it_is_asked_once(scripted: Stage) -> None:
+async def test_a_job_that_three_tasks_run_at_once_asks_the_agent_once(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, "hello"))
         async with asyncio.timeout(90):
@@ -25,7 +25,7 @@ async def test_carried_out_by_three_at_once_it_is_asked_once(scripted: Stage) ->
     assert len(scripted.launches) == 1
 
 
-async def test_a_run_that_comes_too_late_for_its_job_is_not_opened(scripted: Stage) -> None:
+async def test_a_second_run_of_the_same_state_of_a_job_is_not_opened(scripted: Stage) -> None:
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, "hello"))
 
@@ -47,7 +47,7 @@ async def test_a_run_that_comes_too_late_for_its_job_is_not_opened(scripted: Sta
 
 @pytest.mark.rest
 async def test_a_job_whose_thread_was_taken_over_is_queued_again(scripted: Stage) -> None:
-    """By somebody who took it for dead, and went away before saying so: it is neither failed nor forgotten."""
+    """Another process considered its owner dead, and died before it wrote that. The job is neither failed nor lost."""
     async with scripted.open() as client:
         job = await client.jobs.submit(a_job(scripted, "!slow 30 0.05"))
         carrying = asyncio.create_task(client.carry_out(job.id))

@@ -1,4 +1,4 @@
-"""Follow-ups that cannot go on in their session: the round succeeds, shows the whole of it, and says why; no more."""
+"""Follow-ups that cannot resume their session: the round succeeds with the whole history, and has a reason."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from reviews.reviewer import Reviewer, answer, finding, follow, repository, star
 
 OTHER_MODEL = "claude-opus-4-5"
 DAY_S = 86_400.0
-# What a model must be shown that has no session: the first round, what came of it, and what is new.
+# What a model without a session must be shown: the first round, its answer, and what is new.
 WHOLE = ("+    return 3", '"title": "It returns the wrong number"', "-    return 3\n+    return 2", "Mended.")
 
 
 @asynccontextmanager
 async def reviewed(stage: Stage, **opened: Any) -> AsyncIterator[tuple[Client, Path, ReviewRound]]:
-    """A review with one round, and a change since."""
+    """A review with one round, and a change after it."""
     repo = repository(stage.work / "repo")
     (repo / "a.py").write_text("def a():\n    return 3\n")
     stage.api.reply = Reviewer(answer([finding()]))
@@ -36,7 +36,7 @@ async def reviewed(stage: Stage, **opened: Any) -> AsyncIterator[tuple[Client, P
 
 
 def age(client: Client, by_s: float) -> None:
-    """So much time passes."""
+    """Lets this much time pass."""
     before = client.engine.context.clock
     client.engine.context = replace(client.engine.context, clock=lambda: before() + by_s)
 
@@ -58,7 +58,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 def assert_quiet(stage: Stage, quiet: pytest.LogCaptureFixture) -> None:
-    """Nobody is told but who asks for DEBUG."""
+    """Nothing is logged above DEBUG."""
     loud = [record for record in quiet.records if record.levelno > logging.DEBUG and record.name.startswith("clew")]
     assert [record.getMessage() for record in loud] == []
     ids = [path.stem for path in stage.session_files()]
@@ -66,7 +66,7 @@ def assert_quiet(stage: Stage, quiet: pytest.LogCaptureFixture) -> None:
     assert ids and not [line for line in above for each in ids if each in line]
 
 
-async def test_the_session_file_was_deleted(stage: Stage, quiet: pytest.LogCaptureFixture) -> None:
+async def test_a_deleted_session_file_leads_to_a_fresh_round(stage: Stage, quiet: pytest.LogCaptureFixture) -> None:
     async with reviewed(stage) as (client, repo, first):
         [path] = stage.session_files()
         path.unlink()
@@ -80,7 +80,7 @@ async def test_the_session_file_was_deleted(stage: Stage, quiet: pytest.LogCaptu
     assert_quiet(stage, quiet)
 
 
-async def test_the_session_file_is_empty(stage: Stage, quiet: pytest.LogCaptureFixture) -> None:
+async def test_an_empty_session_file_leads_to_a_fresh_round(stage: Stage, quiet: pytest.LogCaptureFixture) -> None:
     async with reviewed(stage) as (client, _, first):
         [path] = stage.session_files()
         path.write_bytes(b"")
@@ -88,8 +88,10 @@ async def test_the_session_file_is_empty(stage: Stage, quiet: pytest.LogCaptureF
     assert_quiet(stage, quiet)
 
 
-async def test_the_agent_does_not_know_the_session(stage: Stage, quiet: pytest.LogCaptureFixture) -> None:
-    """Its file is hidden in the moment between the decision and the spawn."""
+async def test_a_session_that_the_agent_does_not_know_leads_to_a_fresh_round(
+    stage: Stage, quiet: pytest.LogCaptureFixture
+) -> None:
+    """Its file disappears between the decision and the spawn."""
     async with reviewed(stage) as (client, repo, first):
         [path] = stage.session_files()
         shebang, *rest = stage.binary.read_text().splitlines()
@@ -107,7 +109,7 @@ async def test_the_agent_does_not_know_the_session(stage: Stage, quiet: pytest.L
     assert_quiet(stage, quiet)
 
 
-async def test_the_session_is_older_than_a_day(stage: Stage, quiet: pytest.LogCaptureFixture) -> None:
+async def test_a_session_older_than_a_day_leads_to_a_fresh_round(stage: Stage, quiet: pytest.LogCaptureFixture) -> None:
     async with reviewed(stage) as (client, repo, first):
         age(client, DAY_S + 60)
         second = await follow(client, first.review_id, "Mended.")
@@ -122,7 +124,7 @@ async def test_the_session_is_older_than_a_day(stage: Stage, quiet: pytest.LogCa
     assert_quiet(stage, quiet)
 
 
-async def test_the_setting_says_how_old_a_session_may_be(scripted: Stage) -> None:
+async def test_the_setting_limits_the_age_of_a_session(scripted: Stage) -> None:
     async with reviewed(scripted, **{"reviews.max_age": "1h"}) as (client, repo, first):
         age(client, 3000)
         assert (await follow(client, first.review_id, "Mended.")).session_resumed
@@ -131,15 +133,13 @@ async def test_the_setting_says_how_old_a_session_may_be(scripted: Stage) -> Non
         assert (await follow(client, first.review_id)).reason == "expired"
 
 
-async def test_a_general_limit_on_age_holds_for_reviews_too(scripted: Stage) -> None:
+async def test_a_general_age_limit_applies_to_reviews_too(scripted: Stage) -> None:
     async with reviewed(scripted, max_age="10m") as (client, _, first):
         age(client, 700)
         assert_missed(scripted, await follow(client, first.review_id, "Mended."), "expired")
 
 
-async def test_another_model_has_its_own_session_and_the_first_is_found_again(
-    stage: Stage, quiet: pytest.LogCaptureFixture
-) -> None:
+async def test_each_model_has_its_own_session(stage: Stage, quiet: pytest.LogCaptureFixture) -> None:
     async with reviewed(stage) as (client, repo, first):
         second = await follow(client, first.review_id, "Mended.", model=OTHER_MODEL)
         assert_missed(stage, second, "no_pin")
@@ -160,7 +160,7 @@ async def test_another_model_has_its_own_session_and_the_first_is_found_again(
 
 
 async def test_a_second_opinion_needs_no_change(scripted: Stage) -> None:
-    """And when the first model is asked again, it is told of the second one's round."""
+    """When the first model is asked again, it is shown the round of the second one."""
     async with reviewed(scripted) as (client, _, first):
         await follow(client, first.review_id, "Mended.")
         assert (await follow(client, first.review_id, model=OTHER_MODEL)).reason == "no_pin"
@@ -169,7 +169,9 @@ async def test_a_second_opinion_needs_no_change(scripted: Stage) -> None:
 
 
 @pytest.mark.parametrize("way", ["setting", "environment", "flag"])
-async def test_resume_is_switched_off(stage: Stage, way: str, quiet: pytest.LogCaptureFixture) -> None:
+async def test_rounds_are_fresh_when_resume_is_switched_off(
+    stage: Stage, way: str, quiet: pytest.LogCaptureFixture
+) -> None:
     opened: dict[str, Any] = {
         "setting": {"enable_resume": False},
         "environment": {"environ": {"CLEW_ENABLE_RESUME": "false"}},
@@ -184,7 +186,7 @@ async def test_resume_is_switched_off(stage: Stage, way: str, quiet: pytest.LogC
     assert_quiet(stage, quiet)
 
 
-async def test_a_session_that_went_on_elsewhere_is_left(scripted: Stage) -> None:
+async def test_a_session_that_continued_elsewhere_is_not_resumed(scripted: Stage) -> None:
     async with reviewed(scripted) as (client, _, first):
         [path] = scripted.session_files()
         line = '{"type":"user","uuid":"u","message":{"role":"user","content":"in between"},"parentUuid":null}\n'
@@ -192,8 +194,8 @@ async def test_a_session_that_went_on_elsewhere_is_left(scripted: Stage) -> None
         assert_missed(scripted, await follow(client, first.review_id, "Mended."), "session_diverged")
 
 
-async def test_a_round_that_failed_for_a_while_is_gone_on_with(scripted: Stage) -> None:
-    """An overloaded model costs a round, and no session."""
+async def test_after_a_temporary_failure_the_session_is_resumed(scripted: Stage) -> None:
+    """If the model is overloaded, the round fails and the session is kept."""
     async with reviewed(scripted) as (client, _, first):
         scripted.fault({"do": "error_result", "text": "Overloaded", "status": 529, "error_type": "overloaded_error"})
         failed = await follow(client, first.review_id, "Mended.")

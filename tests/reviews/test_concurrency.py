@@ -1,4 +1,4 @@
-"""Several at once, and one that dies: ids are unique, a second follow-up is turned away, a dead round is concluded."""
+"""Concurrent and dying processes: ids are unique, a second follow-up is refused, and a dead round is concluded."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def main(folder, model, number):
 asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 """
 
-# The whole of what `create_review` does, as fast as a process can.
+# All that `create_review` does, as fast as possible.
 CREATES = """
 import sys
 from pathlib import Path
@@ -58,7 +58,7 @@ with open_store(where if "://" in where else Path(where)) as store:
 
 
 def all_at_once(code: str, words: list[str], environ: dict[str, str] | None, count: int) -> list[str]:
-    """So many processes, let go when all are ready; what each says."""
+    """Starts this many processes, releases them when all are ready, and returns their output."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-W", "error", "-c", code, *words]
     started = [subprocess.Popen(command, env=environ, **pipes) for _ in range(count)]  # type: ignore[call-overload]
@@ -112,7 +112,7 @@ def test_two_hundred_ids_from_eight_processes(kind: str, tmp_path: Path, request
         assert store.reviews.count() == 200
 
 
-async def test_two_follow_ups_at_once_one_is_turned_away_and_leaves_no_round(scripted: Stage) -> None:
+async def test_of_two_follow_ups_at_once_one_is_refused_and_leaves_no_round(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.reply = Reviewer()
@@ -158,7 +158,9 @@ asyncio.run(main(*sys.argv[1:]))
 @pytest.mark.parametrize(
     "point", ["prompt_stored", "decided", "prompt_sent", "text_streamed", "outcome_known", "outcome_stored"]
 )
-async def test_a_round_whose_process_was_killed_is_concluded_and_gone_on_from(scripted: Stage, point: str) -> None:
+async def test_a_round_whose_process_was_killed_is_concluded_and_the_next_continues(
+    scripted: Stage, point: str
+) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.reply = (reviewer := Reviewer(answer([finding()])))
@@ -190,7 +192,7 @@ async def test_a_round_whose_process_was_killed_is_concluded_and_gone_on_from(sc
         assert not scripted.processes()
 
 
-async def test_a_round_that_died_before_its_run_began_is_concluded_and_what_it_would_have_shown_is_shown(
+async def test_after_a_round_that_died_before_its_run_the_next_shows_what_it_would_have_shown(
     scripted: Stage,
 ) -> None:
     repo = repository(scripted.work / "repo")
@@ -215,7 +217,7 @@ async def test_a_round_that_died_before_its_run_began_is_concluded_and_what_it_w
         assert rounds[1].status is RoundStatus.FAILED and rounds[1].error
 
 
-async def test_a_round_of_another_machine_is_left_alone_until_it_falls_silent(scripted: Stage) -> None:
+async def test_a_round_of_another_machine_is_not_concluded_until_that_machine_is_silent(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.reply = Reviewer()
@@ -232,7 +234,7 @@ async def test_a_round_of_another_machine_is_left_alone_until_it_falls_silent(sc
         assert (await follow(client, first.review_id, "So?")).number == 3
 
 
-async def test_closing_in_mid_round_concludes_it(scripted: Stage) -> None:
+async def test_closing_the_client_during_a_round_concludes_it(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.script.append(Hang("request"))
