@@ -172,7 +172,7 @@ class TestProjects:
 
     @pytest.mark.parametrize("name", ["model", "agents.claude.model", "agents.codex.model"])
     def test_a_model_that_would_be_an_option_is_refused_wherever_it_stands(self, load: Load, name: str) -> None:
-        wrong = "is no model: a name is printable and does not begin with a dash."
+        wrong = "is not a model: a name is printable and does not begin with a dash."
         settings = load(project=f'{name} = "--dangerous"')
         [said] = settings.ignored
         assert said.startswith(f"{name} = '--dangerous' (") and said.endswith(f"work/clew.toml) {wrong}")

@@ -1,4 +1,4 @@
-"""A clew.toml, the user's own or a work directory's. Loaded only when there is one."""
+"""Reads a clew.toml, the user's own or a work directory's. This module is loaded only when there is one."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from clew.errors import ConfigError
 
 
 def of_user(path: Path) -> dict[str, Value]:
-    """The user's own file: a mistake in it is an error."""
+    """The settings of the user's own file. A mistake in it is an error."""
     return known_values([(name, value) for name, value in _read(path) if not _is_of_others(name)], str(path))
 
 
 def of_project(path: Path) -> tuple[dict[str, Value], tuple[str, ...]]:
-    """A work directory's file: what is wrong in it is left out and said. It must not stop anybody."""
+    """The settings of a work directory's file, and a message for each mistake in it, which must not stop a command."""
     try:
         given = _read(path)
     except ConfigError as error:
         return {}, (error.message,)
     values: dict[str, Value] = {}
-    ignored: dict[str, None] = {}  # in order, each once
+    ignored: dict[str, None] = {}  # the messages in order, each once
     wrong: set[str] = set()
     if unknown := [name for name, _ in given if setting_of(name) is None and not _is_of_others(name)]:
         ignored[f"{path}: {unknown_keys(unknown)}"] = None
@@ -42,10 +42,10 @@ def of_project(path: Path) -> tuple[dict[str, Value], tuple[str, ...]]:
 
 
 def table_of(path: Path, name: str) -> dict[str, Any]:
-    """One of the tables that are no settings, as it stands; {}: there is none."""
+    """A table of the file that is read by another package; {}: there is none."""
     found = _parsed(path).get(name, {})
     if not isinstance(found, dict):
-        raise ConfigError(f"{path}: {name} is no table.", hint="Correct or remove it.")
+        raise ConfigError(f"{path}: {name} is not a table.", hint="Correct or remove it.")
     return found
 
 
@@ -63,7 +63,7 @@ def _read(path: Path) -> list[tuple[str, Any]]:
 def _parsed(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: no UTF-8, no TOML, a number without end
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: not UTF-8, not TOML, a too long number
         raise ConfigError(f"{path} cannot be read: {error}", hint="Correct or remove it.") from error
 
 
@@ -71,6 +71,6 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for key, value in table.items():
         name = f"{prefix}{key}"
-        is_table = isinstance(value, dict) and (value or name in TABLES)  # one that is empty and unknown is a mistake
+        is_table = isinstance(value, dict) and (value or name in TABLES)  # an empty, unknown table is a mistake
         found += _flat(value, f"{name}.") if is_table else [(name, value)]
     return found

@@ -38,7 +38,7 @@ TOKEN = "CLEW_{}_TOKEN"  # the environment variable with the token for a forge's
 
 
 class ForgeKeys(Record):
-    """What the environment has for a forge. It is never stored, never shown, and never in an agent's environment."""
+    """The secret and the token of a forge, from the environment. They are never stored, shown or given to an agent."""
 
     secret: str | None
     token: str | None
@@ -57,7 +57,7 @@ def load(environ: Mapping[str, str]) -> HookSettings:
 
 
 class _File:
-    """A clew.toml."""
+    """Reads and checks the `[hooks]` table of a clew.toml."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,11 +1,12 @@
-"""Settings: flags over CLEW_* over clew.toml over defaults.
+"""Settings. Flags override CLEW_* variables, these override clew.toml, and it overrides the defaults.
 
-One table drives all of it: the environment names, the file's keys, what `clew config show` prints and the reference in
-docs/cli.md. The user's own file may set everything; a `clew.toml` in the work directory belongs to whoever wrote
-the repository, so it may only set what can neither run code nor widen permissions.
+One table defines all settings: the environment variables, the keys of the file, what `clew config show` prints and the
+reference in docs/cli.md. The user's own file may set everything. A `clew.toml` in the work directory comes from the
+author of the repository, so it may only set what can neither run code nor widen permissions.
 
-A name that nobody knows is said with the nearest known one: in the user's file it is an error (a misspelt `permissions`
-must not widen them), in a work directory's file and in the environment a warning, which the surfaces print.
+For an unknown name, the message suggests the nearest known one. In the user's file an unknown name is an error, because
+a misspelt `permissions` must not widen them; in a work directory's file and in the environment it is a warning, which
+the surfaces print.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from clew.errors import ConfigError
 
 
 class Setting(Record):
-    name: str  # as in clew.toml; dots are tables
+    name: str  # the key in clew.toml; dots separate tables
     parse: Callable[[Any], Any]
     default: Any
     help: str
     in_project: bool = False  # may a work directory's clew.toml set it?
-    secret: bool = False  # may hold a password: shown without it
-    alias: str | None = None  # another name for it in clew.toml
-    old_variable: str | None = None  # which keeps working; the variable wins over it
+    secret: bool = False  # it may contain a password, which is not shown
+    alias: str | None = None  # another key in clew.toml
+    old_variable: str | None = None  # an old name of the variable, which still works; the new one takes precedence
 
     @property
     def variable(self) -> str:
@@ -38,14 +39,14 @@ class Setting(Record):
         return "CLEW_" + self.name.replace(".", "_").upper()
 
     def variable_in(self, environ: Mapping[str, str]) -> str | None:
-        """The variable that sets it there. An empty one is as good as none: it must not lift a limit."""
+        """The variable that has a value there. An empty variable does not count: it must not remove a limit."""
         for name in (self.variable, self.old_variable):
             if name is not None and environ.get(name, "").strip():
                 return name
         return None
 
     def shown(self, value: Any) -> Any:
-        """For eyes: an address without its password."""
+        """The value for display: an address without its password."""
         if not (self.secret and isinstance(value, str)):
             return value
         return re.sub(r"(?i)(password=)[^&]*", r"\1…", re.sub(r"(://[^/@:]*):[^@]*@", r"\1:…@", value))
@@ -57,21 +58,21 @@ class Value(Record):
 
 
 class Settings(dict[str, Value]):
-    """Every setting by name, each with where it came from."""
+    """Every setting by name, with its value and source."""
 
     ignored: tuple[str, ...] = ()  # what a work directory's file could not set, and why
     unknown: tuple[str, ...] = ()  # the variables CLEW_… that Clew does not know
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What does not count. Surfaces print it, once; a library does not."""
+        """Messages about settings that have no effect. Surfaces print them once; the library does not."""
         return (*self.ignored, *self.unknown)
 
     def of(self, name: str) -> Any:
         return self[name].value
 
     def model_of(self, agent: str) -> str | None:
-        """What `model` says for that agent: it is about the agent that is set."""
+        """The setting `model` if that agent is the setting `agent`: it does not apply to other agents."""
         found: str | None = self.of("model") if agent == self.of("agent") else None
         return found
 
@@ -81,7 +82,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
 
 
 def duration(value: Any) -> float | None:
-    """90, "90s", "30m", "1h30m", "7d"; "none" or "off" for no limit."""
+    """Seconds from 90, "90s", "30m", "1h30m" or "7d"; None for "none" or "off", which mean no limit."""
     if isinstance(value, str) and value.strip().lower() in ("none", "off", "never", ""):
         return None
     try:
@@ -91,7 +92,7 @@ def duration(value: Any) -> float | None:
 
 
 def span(value: Any) -> float:
-    """The same where there must be a limit."""
+    """Like `duration`, but there must be a limit."""
     if isinstance(value, bool):
         raise ValueError("is not a duration")
     if isinstance(value, int | float):
@@ -102,12 +103,12 @@ def span(value: Any) -> float:
             raise ValueError("is not a duration")
         number = sum(float(amount) * _UNITS[unit or "s"] for amount, unit in _DURATION.findall(text))
     if not 0 < number < 1e9:
-        raise ValueError("is too long for a duration" if number > 0 else "is no duration above zero")
+        raise ValueError("is too long for a duration" if number > 0 else "is not a duration above zero")
     return number
 
 
 def as_duration(seconds: float) -> str:
-    """As one would write it: 30d, 1h30m, 0.5s."""
+    """The duration as text: 30d, 1h30m, 0.5s."""
     words = ""
     for unit in "dhm":
         count, seconds = divmod(seconds, _UNITS[unit])
@@ -153,10 +154,10 @@ def word(value: Any) -> str | None:
 
 
 def model(value: Any) -> str | None:
-    """It goes on an agent's command line: as one word, and as no option."""
+    """A model is one argument of an agent's command line, and must not look like an option."""
     found = word(value)
     if found is not None and not is_safe_argument(found):
-        raise ValueError("is no model: a name is printable and does not begin with a dash")
+        raise ValueError("is not a model: a name is printable and does not begin with a dash")
     return found
 
 
@@ -175,17 +176,17 @@ def port(value: Any) -> int:
 
 def folders(value: Any) -> tuple[str, ...] | None:
     """A list, or one text with the platform's separator between the paths, as in PATH."""
-    parts = value.split(os.pathsep) if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
-        raise ValueError("is not a list of folders")
-    return tuple(part.strip() for part in parts if part.strip()) or None
+    return _texts(value.split(os.pathsep) if isinstance(value, str) else value, "folders")
 
 
 def signers(value: Any) -> tuple[str, ...] | None:
-    """A list of public keys or files; a text is one of them."""
-    parts = [value] if isinstance(value, str) else value
+    """A list of public keys or files; one text is a list of one."""
+    return _texts([value] if isinstance(value, str) else value, "keys or files")
+
+
+def _texts(parts: Any, what: str) -> tuple[str, ...] | None:
     if not isinstance(parts, list | tuple) or not all(isinstance(part, str) for part in parts):
-        raise ValueError("is not a list of keys or files")
+        raise ValueError(f"is not a list of {what}")
     return tuple(part.strip() for part in parts if part.strip()) or None
 
 
@@ -199,25 +200,25 @@ def choice(*options: str) -> Callable[[Any], str]:
 
 
 TABLE: tuple[Setting, ...] = (
-    Setting("agent", name, "claude", "who answers in a new thread"),
+    Setting("agent", name, "claude", "the agent of new threads"),
     Setting("model", model, None, "the model of a new thread; none: the agent's own default", in_project=True),
     Setting("permissions", choice("ask", "edits", "read-only", "all"), "ask", "what the agent may do without asking"),
     Setting("trust", choice("user", "project"), "user", "whose agent settings, hooks and MCP servers may load"),
     Setting(
-        "hide_home", boolean, True, "keep Clew's own folder (database, token) from agents' tools, where they can be"
+        "hide_home", boolean, True, "hide Clew's own folder (database, token) from agents' tools, if the agent can"
     ),
     Setting("visibility", choice("shared", "own"), "shared", "what agents see of each other's turns", in_project=True),
-    Setting("enable_resume", boolean, True, "resume sessions at all", in_project=True, alias="enableResume"),
+    Setting("enable_resume", boolean, True, "whether sessions are resumed", in_project=True, alias="enableResume"),
     Setting("max_age", duration, None, "a session older than this is not resumed", in_project=True),
-    Setting("max_resumes", count, None, "a session resumed so often is not resumed again", in_project=True),
-    Setting("timeout", duration, 1800.0, "wall clock of a run; waiting for a person does not count", in_project=True),
-    Setting("idle_timeout", duration, 900.0, "nothing came from the agent for so long", in_project=True),
-    Setting("jobs.most_at_once", count, None, "jobs running at once over all machines; each worker has its own limit"),
-    Setting("reviews.max_age", duration, DAY_S, "a review's session older than this is left", in_project=True),
+    Setting("max_resumes", count, None, "a session that was resumed this often is not resumed again", in_project=True),
+    Setting("timeout", duration, 1800.0, "time limit of a run; waiting for a person does not count", in_project=True),
+    Setting("idle_timeout", duration, 900.0, "a run whose agent is silent for this time is stopped", in_project=True),
+    Setting("jobs.most_at_once", count, None, "jobs running at once on all machines; each worker has its limit too"),
+    Setting("reviews.max_age", duration, DAY_S, "a review's session older than this is not resumed", in_project=True),
     Setting("store", word, None, "the database, postgresql://…; none: a file in CLEW_HOME", secret=True),
     Setting("max_agents", at_least_one, 4, "agents running at once on this machine (about 300 MB each)"),
     Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),
-    Setting("agents.claude.path", word, None, "the Claude CLI; none: looked for", old_variable="CLEW_CLAUDE_PATH"),
+    Setting("agents.claude.path", word, None, "the Claude CLI; none: found by Clew", old_variable="CLEW_CLAUDE_PATH"),
     Setting(
         "agents.claude.model",
         model,
@@ -226,7 +227,7 @@ TABLE: tuple[Setting, ...] = (
         in_project=True,
         old_variable="CLEW_CLAUDE_MODEL",
     ),
-    Setting("agents.codex.path", word, None, "the Codex CLI; none: looked for", old_variable="CLEW_CODEX_PATH"),
+    Setting("agents.codex.path", word, None, "the Codex CLI; none: found by Clew", old_variable="CLEW_CODEX_PATH"),
     Setting(
         "agents.codex.model",
         model,
@@ -235,7 +236,7 @@ TABLE: tuple[Setting, ...] = (
         in_project=True,
         old_variable="CLEW_CODEX_MODEL",
     ),
-    Setting("retention.threads", duration, None, "threads not used for so long are archived once a day; none: never"),
+    Setting("retention.threads", duration, None, "threads unused for this time are archived once a day; none: never"),
     Setting("retention.archives", duration, 2_592_000.0, "archives older than this are removed; none: never"),
     Setting("remote.url", word, None, "where `clew threads push` and `pull` go without a URL: s3://bucket/path"),
     Setting("remote.sign", word, None, "the SSH key that `clew threads push` signs with; none: it does not sign"),
@@ -243,18 +244,16 @@ TABLE: tuple[Setting, ...] = (
         "remote.signers",
         signers,
         None,
-        "whose signature `clew threads pull` and `import` accept: public keys or files of them; none: nobody need sign",
+        "the signatures that `clew threads pull` and `import` accept: public keys, or files of them; none: all",
     ),
     Setting("serve.host", name, "127.0.0.1", "where `clew serve` listens"),
     Setting("serve.port", port, 7421, "its port; 0: any free one"),
-    Setting("serve.roots", folders, None, "the only places for work directories of `clew serve`; none: anywhere"),
-    Setting(
-        "serve.work", up_to_a_thousand, None, "jobs it carries out at once; none: 2, or 0 if there are none for it"
-    ),
-    Setting("serve.worker", boolean, False, "it carries out all queued jobs, not only those that hooks made"),
+    Setting("serve.roots", folders, None, "the directories in which `clew serve` may work; none: all"),
+    Setting("serve.work", up_to_a_thousand, None, "jobs that it runs at once; none: 2, or 0 if there are none for it"),
+    Setting("serve.worker", boolean, False, "it runs all queued jobs, not only those of hooks"),
 )
-TABLES_OF_OTHERS = ("hooks",)  # of the user's own file, read by whom they are for
-NO_SETTINGS = (  # variables that stand in no file; docs/settings.md says what each is for
+TABLES_OF_OTHERS = ("hooks",)  # tables of the user's own file that are not settings; other modules read them
+NO_SETTINGS = (  # variables that clew.toml cannot set; docs/settings.md describes them
     *("CLEW_HOME", "CLEW_CONFIG", "CLEW_PASSPHRASE", "CLEW_DEBUG", "CLEW_ATTEMPT"),
     *("CLEW_GITHUB_SECRET", "CLEW_GITEA_SECRET", "CLEW_FORGEJO_SECRET"),
     *("CLEW_GITHUB_TOKEN", "CLEW_GITEA_TOKEN", "CLEW_FORGEJO_TOKEN"),
@@ -266,11 +265,11 @@ BY_ALIAS = {setting.alias: setting for setting in TABLE if setting.alias is not 
 TABLES = {name[:place] for name in BY_NAME for place, letter in enumerate(name) if letter == "."}
 VARIABLES = (*(setting.variable for setting in TABLE), *NO_SETTINGS)
 OLD_VARIABLES = tuple(setting.old_variable for setting in TABLE if setting.old_variable is not None)
-VALUE_CHARS = 200  # of a value in an error
+VALUE_CHARS = 200  # of a value that are shown in an error
 
 
 def load(environ: Mapping[str, str], work_dir: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
-    """All settings. Raises ConfigError that names the place and the value."""
+    """All settings. Raises a ConfigError that names the file or variable and the value."""
     settings = Settings((setting.name, Value(setting.default, "default")) for setting in TABLE)
     user = user_file(environ)
     if user is not None:
@@ -293,7 +292,7 @@ def load(environ: Mapping[str, str], work_dir: Path | None = None, flags: Mappin
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """One line that names them, without their values; (): there are none."""
+    """A message that names the unknown CLEW_ variables, without their values; (): there are none."""
     known = {*VARIABLES, *OLD_VARIABLES}
     names = [name for name in environ if name.startswith("CLEW_") and name not in known and environ[name].strip()]
     if not names:
@@ -304,7 +303,7 @@ def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def home(environ: Mapping[str, str]) -> Path:
-    """Where the store is: CLEW_HOME, or the platform's folder for state."""
+    """The folder of the store: CLEW_HOME, or the platform's folder for state."""
     chosen = environ.get("CLEW_HOME")
     if chosen:
         return Path(chosen).expanduser().absolute()
@@ -318,13 +317,13 @@ def user_file(environ: Mapping[str, str]) -> Path | None:
     if chosen:
         path = Path(chosen).expanduser().absolute()
         if not path.is_file():
-            raise ConfigError(f"CLEW_CONFIG names {chosen}, and there is no such file.")
+            raise ConfigError(f"CLEW_CONFIG names {chosen}, but there is no such file.")
         return path
     return next((path for path in places(environ) if path.is_file()), None)
 
 
 def places(environ: Mapping[str, str]) -> tuple[Path, Path]:
-    """Where the user's own clew.toml may be, the first that is there counts."""
+    """Where the user's own clew.toml may be; the first one that exists is used."""
     settings = environ.get("XDG_CONFIG_HOME")
     folder = Path(settings) if settings else _user_home(environ) / ".config"
     return home(environ) / "clew.toml", folder / "clew" / "clew.toml"
@@ -335,7 +334,7 @@ def _user_home(environ: Mapping[str, str]) -> Path:
 
 
 def known_values(given: list[tuple[str, Any]], source: str) -> dict[str, Value]:
-    """All of them, by the settings' own names. Raises ConfigError: what the user wrote must hold."""
+    """The parsed values by the names of the settings. Raises ConfigError for unknown names and wrong values."""
     if unknown := [name for name, _ in given if setting_of(name) is None]:
         hint = "Correct or remove it; clew config path names the file."
         raise ConfigError(f"{source}: {unknown_keys(unknown)}", hint=hint)
@@ -348,7 +347,7 @@ def known_values(given: list[tuple[str, Any]], source: str) -> dict[str, Value]:
 
 
 def put(values: dict[str, Value], setting: Setting, value: Any, source: str) -> None:
-    """Given twice with different values, neither counts."""
+    """Adds a value. If a setting is given twice with different values, neither is used, and ConfigError is raised."""
     parsed = _parsed(setting, value, source)
     if values.setdefault(setting.name, parsed) == parsed:
         return
@@ -360,7 +359,7 @@ def put(values: dict[str, Value], setting: Setting, value: Any, source: str) -> 
 
 
 def setting_of(name: str) -> Setting | None:
-    """By its name or its alias."""
+    """The setting with that name or alias."""
     return BY_NAME.get(name) or BY_ALIAS.get(name)
 
 
@@ -371,7 +370,7 @@ def unknown_keys(names: list[str]) -> str:
 
 
 def matches(value: str, pattern: str) -> bool:
-    """With `*` for anything."""
+    """Whether the value matches the pattern, in which `*` stands for anything."""
     from fnmatch import fnmatchcase
 
     return fnmatchcase(value, pattern)
@@ -388,6 +387,6 @@ def _parsed(setting: Setting, value: Any, source: str) -> Value:
 def _shown(value: Any) -> str:
     try:
         text = repr(value)
-    except ValueError:  # more digits than Python writes out
+    except ValueError:  # a number with more digits than Python converts to text
         return "a number that is too long"
     return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]}…"
