@@ -139,6 +139,6 @@ class HookTables(Table):
         return changed
 
     def adapt_imported(self, tables: Tables) -> None:
-        """A key that this store knows keeps its thread."""
+        """Leaves out keys that this store has already: they keep their thread."""
         keys = tables.get("hook_keys", ())
         tables["hook_keys"] = [row for row in keys if self._database.one("hook_key", key=str(row.get("key"))) is None]

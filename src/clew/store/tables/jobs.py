@@ -30,7 +30,7 @@ DUMPED = (
         belongs_to={"thread_id": "threads"},
         may_name={"run_id": "runs", "saved_run_id": "runs", "prompt_turn_id": "turns"},
         json={"limits": Json(dict), "allowed_tools": Json(list, str), "conflicts": Json(list, str)},
-        store_columns=frozenset({"number", "full_prompt"}),  # no surface shows what a hook's fresh session was told
+        store_columns=frozenset({"number", "full_prompt"}),  # no surface shows a hook's full prompt
     ),
     DumpedTable("job_markers", belongs_to={"job_id": "jobs"}, may_name={"run_id": "runs"}),
 )

@@ -1,1 +1,1 @@
-"""Rows that come out of a file: checked, and restored."""
+"""Rows of a thread in a file: how they are encoded, checked and restored."""

@@ -2,15 +2,15 @@
 
     dump       what `store.threads.dump` gives of one thread: its row, and lists of rows by table
     tables     the dumps of threads that belong together (the two of a pair), merged, by table
-    portable   tables without what means something on one machine or in one store alone
+    portable   tables without what is meaningful only on one machine or in one store
 
-An export is a zip of portable tables, a remote has the same as lines in pieces, an archive is a JSON file of dumps. The
+An export is a zip of portable tables, a remote has them as chunks of lines, an archive is a JSON file of dumps. The
 three differ in their container only; everything about the rows themselves is here:
 
-1. A column that holds JSON which nobody but Clew writes is an object in a dump (`NESTED`), and text in the database.
-2. Rows become JSON in one way (`as_json`), so that the same rows are the same bytes on every machine.
-3. Texts may hold half characters. UTF-8 with `surrogatepass` keeps them; an archive is ASCII, and keeps them as the
-   database does (`packed`), because JSON cannot tell two halves of a character from the whole.
+1. A column with JSON that only Clew writes is an object in a dump (`NESTED`), and text in the database.
+2. There is one way to write rows as JSON (`as_json`), so the same rows are the same bytes on every machine.
+3. Texts may contain lone surrogates. UTF-8 with `surrogatepass` keeps them. An archive is ASCII and encodes them as the
+   database does (`packed`), because JSON escapes cannot tell two lone surrogates from one character.
 4. A file names the schema of its rows. Rows of an older schema lack columns, which then have their defaults; rows of a
    newer one are refused.
 """
@@ -32,18 +32,18 @@ from clew.store.transfer.dumped_tables import TABLES
 Row = dict[str, Any]
 Dump = Mapping[str, Any]
 
-DUMPED = tuple(name for name in TABLES if name != "threads")  # owners before what belongs to them
-PIN_TABLES = ("pins", "pin_absorbed")  # written as records, since the store keeps a digest of them
+DUMPED = tuple(name for name in TABLES if name != "threads")  # a row's owner comes before the row
+PIN_TABLES = ("pins", "pin_absorbed")  # written as records, because the store keeps a digest of them
 PLAIN_TABLES = tuple(table for table in DUMPED if table not in PIN_TABLES)  # written as rows
 HISTORY_TABLES = ("threads", "turns", "turn_revisions")
 STATE_TABLES = (*(table for table in PLAIN_TABLES if table not in HISTORY_TABLES), *PIN_TABLES)
-COUNTED = ("size_chars", "spent_usd")  # of a thread's row: the database adds them up itself
+COUNTED = ("size_chars", "spent_usd")  # of a thread's row: triggers of the database compute them
 
 NESTED = {name: [column for column, kept in table.json.items() if kept.is_nested] for name, table in TABLES.items()}
 
 OWNER_COLUMNS = ("owner_host", "owner_pid", "owner_started")
 DIRECTORY_COLUMNS = ("cwd", "work_dir", "top")
-PROCESS_COLUMNS = ("pid", "pid_started")  # of an attempt: it ran here, and so did the tools that its events tell of
+PROCESS_COLUMNS = ("pid", "pid_started")  # of an attempt's process on this machine
 _SESSION_FILE_COLUMNS = ("mark_size_bytes", "mark_last_entry", "mark_digest", "mark_stamp")
 MACHINE_COLUMNS = frozenset(
     {
@@ -55,17 +55,17 @@ MACHINE_COLUMNS = frozenset(
         "imported_from",
     }
 )
-_PORTABLE_RUNTIME = ("agent", "product", "can_resume")  # what another machine's runtime can be compared with
+_PORTABLE_RUNTIME = ("agent", "product", "can_resume")  # fields that mean the same on other machines
 
 AGAIN = "Export the thread again."
 
 
 class PortableThread(Record):
-    """A thread, or the two of a pair, out of an export or a remote. Nothing of it has been checked yet."""
+    """A thread, or both threads of a pair, from an export or a remote. Nothing of it has been checked yet."""
 
     schema: object
     tables: Tables
-    sessions: Mapping[str, bytes]  # the agents' own files, by the name of their part
+    sessions: Mapping[str, bytes]  # the agents' session files, by their name in the export
 
 
 def nested(table: str, row: Row) -> Row:
@@ -91,9 +91,9 @@ def merged(found: Sequence[Dump]) -> Tables:
 
 
 def portable(found: Sequence[Dump]) -> Tables:
-    """Directories, programs, processes and hosts are left out, and so are numbers of one store.
+    """The tables without directories, programs, processes, hosts and numbers of one store.
 
-    So the same thread gives the same rows on every machine.
+    So the same thread has the same rows on every machine.
     """
     tables = merged(found)
     for table, rows in tables.items():
@@ -117,7 +117,7 @@ def is_newer(schema: int) -> bool:
 
 
 def as_json(value: Any, indent: int | None = None) -> bytes:
-    """One text for one value."""
+    """The JSON text of a value: equal values have the same text."""
     separators = (",", ": ") if indent else (",", ":")
     text = json.dumps(value, ensure_ascii=False, sort_keys=True, separators=separators, indent=indent, allow_nan=False)
     return f"{text}\n".encode("utf-8", "surrogatepass")
@@ -137,7 +137,7 @@ def packed(value: Any) -> Any:
 
 
 def unpacked(value: Any) -> Any:
-    """What `packed` was given."""
+    """The original of what `packed` returned."""
     return _with_texts(value, unpack)
 
 
