@@ -21,7 +21,6 @@ from clew.hosts.pairs.folder import write
 from clew.hosts.pairs.imports import ImportedPair
 from clew.hosts.pairs.reading import read
 from clew.hosts.pairs.rows import ResumeOptions
-from clew.hosts.pairs.saving import iso
 from clew.hosts.pairs.state import SavedPair, may_be_same, state_json
 from clew.hosts.transfer.export import export_thread
 from clew.hosts.transfer.export_file import read_export
@@ -447,6 +446,6 @@ def test_a_lone_surrogate_in_an_answer_does_not_break_the_file(tmp_path: Path) -
     pair = Pair("2026-11-15-10-00-00-1a2b", "odd", "half \ud83d", str(tmp_path), "claude", *ids)
     said = (Turn(TurnId("u"), Role.USER, "half \ud83d, whole \U0001f600 and the secret-of-mine"),)
     whole = SavedPair(pair, (), dict.fromkeys(PairPart, said), {part: {} for part in PairPart})
-    path = write(str(tmp_path), pair.id, state_json(whole, {"MY_TOKEN": "secret-of-mine"}, iso))
+    path = write(str(tmp_path), pair.id, state_json(whole, {"MY_TOKEN": "secret-of-mine"}))
     expected = (Role.USER, "half \ufffd, whole \U0001f600 and the [blanked]", False)
     assert read(path).messages(PairPart.WORKER) == [expected]

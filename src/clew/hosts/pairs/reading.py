@@ -20,11 +20,8 @@ from clew.hosts.validation import read_plain
 
 MAX_FILE_BYTES = 200_000_000
 MAX_ROUNDS = 1_000_000
+FILE_HINT = "Name a file such as those in .clew/sessions."
 EXPORTS = (b"PK\x03\x04", b"age-encryption.org/")  # how exported threads begin: plain, and encrypted
-
-
-class _Versioned(msgspec.Struct):
-    version: str = ""
 
 
 class _Message(msgspec.Struct):
@@ -120,55 +117,47 @@ def _text(content: Any) -> str:
 
 def read(path: Path) -> StateFile:
     """Raises UsageError, in one line, for any invalid file."""
-    body = _body(path)
-    named = _named(body)
-    if named is not None and path.name == CURRENT:
-        body = _body(path.with_name(named))
-    if body.startswith(EXPORTS):
-        raise UsageError(
-            f"{path} is an exported thread, not a state file of a pair.",
-            hint=f"clew threads import {path} imports it; then clew pair --session NAME continues it.",
-        )
-    _check_version(body, path)
+    found = _decoded(path)
+    named = found.get("current") if isinstance(found, dict) and path.name == CURRENT else None
+    if isinstance(named, str) and re.fullmatch(r"session-[\w.-]+\.json", named):
+        found = _decoded(path.with_name(named))
+    if isinstance(found, dict) and isinstance(found.get("version"), str):
+        _check_version(found["version"], path)
     try:
-        state = msgspec.json.decode(body, type=StateFile)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise UsageError(
-            f"{path} is not the state of a pair: {' '.join(str(error).split())[:200]}.",
-            hint="Name a file such as those in .clew/sessions.",
-        ) from error
+        state = msgspec.convert(found, StateFile)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise _invalid(path, error) from error
     if not ID.match(state.session_id):
         raise UsageError(f"{path} is not the state of a pair: its sessionId is not valid.")
     return state
 
 
-def _body(path: Path) -> bytes:
+def _decoded(path: Path) -> Any:
     try:
         if path.is_dir():
             raise UsageError(f"{path} is a directory.", hint="Name a file in it.")
         body = read_plain(path, MAX_FILE_BYTES)
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}.", hint="Name a file such as those in .clew/sessions.") from error
+        raise UsageError(f"{path}: {error.strerror}.", hint=FILE_HINT) from error
     if len(body) > MAX_FILE_BYTES:
         raise UsageError(f"{path} is too large for the state of a pair.")
-    return body
-
-
-def _named(body: bytes) -> str | None:
+    if body.startswith(EXPORTS):
+        raise UsageError(
+            f"{path} is an exported thread, not a state file of a pair.",
+            hint=f"clew threads import {path} imports it; then clew pair --session NAME continues it.",
+        )
     try:
-        found = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    named = found.get("current") if isinstance(found, dict) else None
-    return named if isinstance(named, str) and re.fullmatch(r"session-[\w.-]+\.json", named) else None
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise _invalid(path, error) from error
 
 
-def _check_version(body: bytes, path: Path) -> None:
+def _invalid(path: Path, error: Exception) -> UsageError:
+    return UsageError(f"{path} is not the state of a pair: {' '.join(str(error).split())[:200]}.", hint=FILE_HINT)
+
+
+def _check_version(version: str, path: Path) -> None:
     """Checked before the rest: a newer version may have another shape."""
-    try:
-        version = msgspec.json.decode(body, type=_Versioned).version
-    except (msgspec.DecodeError, RecursionError):
-        return  # the caller decodes the whole file, and reports what is wrong
     numbers = tuple(int(each) for each in re.findall(r"[0-9]{1,40}", version[:200])[:3])
     if numbers > tuple(int(each) for each in VERSION.split(".")):
         raise UsageError(

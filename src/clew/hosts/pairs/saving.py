@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,12 +9,6 @@ from clew.core.pairs.pair import PairPart
 from clew.hosts.pairs import folder, state
 from clew.hosts.pairs.live import sessions_of
 from clew.store.store import Store
-
-
-def iso(at: float | None) -> str | None:
-    if at is None:
-        return None
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at)) + f".{int(at % 1 * 1000):03d}Z"
 
 
 def saved_pair(store: Store, pair_id: str) -> state.SavedPair:
@@ -30,7 +23,7 @@ def saved_pair(store: Store, pair_id: str) -> state.SavedPair:
 
 def write(whole: state.SavedPair, environ: Mapping[str, str]) -> Path:
     """Raises OSError."""
-    return folder.write(whole.pair.cwd, whole.pair.id, state.state_json(whole, environ, iso))
+    return folder.write(whole.pair.cwd, whole.pair.id, state.state_json(whole, environ))
 
 
 def not_written(path: Path, error: OSError) -> str:

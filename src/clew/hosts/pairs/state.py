@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from clew.core.history import Turn
@@ -15,11 +16,10 @@ from clew.core.pairs import prompts
 from clew.core.pairs.pair import Order, Pair, PairPart, PairRound
 from clew.core.record import Record
 from clew.core.secrets import redaction
+from clew.store.transfer.codec import with_texts
 
 VERSION = "1.0.0"
 BLANKED = "[blanked]"
-
-Stamp = Callable[[float | None], str | None]
 
 
 class SavedPair(Record):
@@ -65,15 +65,15 @@ def _may_be_source(text: str, blanked: str) -> bool:
     return text.endswith(last) and len(text) - len(last) >= place
 
 
-def state_json(whole: SavedPair, environ: Mapping[str, str], stamp: Stamp) -> str:
+def state_json(whole: SavedPair, environ: Mapping[str, str]) -> str:
     """The content of the file. Its first fields are those of the older tool, under the same names."""
     pair, rounds = whole.pair, whole.rounds
     last = next((each for each in reversed(rounds) if each.order is not None), None)
     order = last.order if last is not None else None
     body = {
         "sessionId": pair.id,
-        "createdAt": stamp(pair.created_at),
-        "lastUpdatedAt": stamp(pair.updated_at),
+        "createdAt": _iso(pair.created_at),
+        "lastUpdatedAt": _iso(pair.updated_at),
         "version": VERSION,
         "config": {
             "instructorModel": pair.instructor_model or "",
@@ -102,19 +102,18 @@ def state_json(whole: SavedPair, environ: Mapping[str, str], stamp: Stamp) -> st
         "lastRound": pair.last_round,
         "asking": pair.asking,
         "message": pair.message,
-        "rounds": [_round(each, stamp) for each in rounds],
+        "rounds": [_round(each) for each in rounds],
         "sessions": {part.value: dict(known) for part, known in whole.sessions.items()},
     }
-    return json.dumps(_blanked(body, secrets_of(environ)), ensure_ascii=False, indent=2) + "\n"
+    secrets = secrets_of(environ)
+    blanked = with_texts(body, lambda text: blank(text, secrets))  # before JSON escapes characters of a secret
+    return json.dumps(blanked, ensure_ascii=False, indent=2) + "\n"
 
 
-def _blanked(value: Any, secrets: Sequence[str]) -> Any:
-    """Called before the value is encoded: JSON may escape characters of a secret."""
-    if isinstance(value, str):
-        return blank(value, secrets)
-    if isinstance(value, dict):
-        return {key: _blanked(each, secrets) for key, each in value.items()}
-    return [_blanked(each, secrets) for each in value] if isinstance(value, list) else value
+def _iso(at: float | None) -> str | None:
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _messages(turns: Sequence[Turn]) -> list[dict[str, Any]]:
@@ -133,7 +132,7 @@ def _response(order: Order) -> dict[str, Any]:
     }
 
 
-def _round(round_: PairRound, stamp: Stamp) -> dict[str, Any]:
+def _round(round_: PairRound) -> dict[str, Any]:
     return {
         "number": round_.number,
         "message": round_.message,
@@ -141,6 +140,6 @@ def _round(round_: PairRound, stamp: Stamp) -> dict[str, Any]:
         "response": None if round_.order is None else _response(round_.order),
         "workerModel": round_.worker_model,
         "result": round_.result,
-        "startedAt": stamp(round_.started_at),
-        "endedAt": stamp(round_.ended_at),
+        "startedAt": _iso(round_.started_at),
+        "endedAt": _iso(round_.ended_at),
     }

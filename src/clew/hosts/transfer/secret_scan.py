@@ -16,7 +16,7 @@ from typing import Any
 from clew.core.record import Record
 from clew.core.secrets.redaction import blank, find_secrets, secret_values
 from clew.errors import SecretFound
-from clew.store.transfer.codec import Tables, as_json
+from clew.store.transfer.codec import Tables, as_json, with_texts
 
 PLACES_SHOWN = 5  # of one kind; the rest is counted
 
@@ -74,16 +74,12 @@ def blanked(value: Any, environ: Mapping[str, str]) -> tuple[Any, list[str]]:
     """A text, or JSON with texts in it, without its secrets; and the kind of each secret that was in it."""
     values, kinds = secret_values(environ.items(), os.path.lexists), list[str]()
 
-    def cleared(value: Any) -> Any:
-        if isinstance(value, str):
-            found = find_secrets(value, values)
-            kinds.extend(each.kind for each in found)
-            return blank(value, found)[0] if found else value
-        if isinstance(value, dict):
-            return {key: cleared(each) for key, each in value.items()}
-        return [cleared(each) for each in value] if isinstance(value, list) else value
+    def without_secrets(text: str) -> str:
+        found = find_secrets(text, values)
+        kinds.extend(each.kind for each in found)
+        return blank(text, found)[0]
 
-    return cleared(value), kinds
+    return with_texts(value, without_secrets), kinds
 
 
 class _Places:

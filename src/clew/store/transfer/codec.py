@@ -133,17 +133,18 @@ def from_json(content: bytes) -> Any:
 
 def packed(value: Any) -> Any:
     """The same value, with every text in it as the database stores it."""
-    return _with_texts(value, pack)
+    return with_texts(value, pack)
 
 
 def unpacked(value: Any) -> Any:
     """The original of what `packed` returned."""
-    return _with_texts(value, unpack)
+    return with_texts(value, unpack)
 
 
-def _with_texts(value: Any, change: Callable[[str], str]) -> Any:
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """The same value, with every text in it changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {key: _with_texts(each, change) for key, each in value.items()}
-    return [_with_texts(each, change) for each in value] if isinstance(value, list) else value
+        return {key: with_texts(each, change) for key, each in value.items()}
+    return [with_texts(each, change) for each in value] if isinstance(value, list) else value

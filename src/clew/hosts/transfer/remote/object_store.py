@@ -16,7 +16,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ class ObjectStore:
 
     def __init__(self, url: str) -> None:
         self.url = checked_url(url)
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
         self._folder: Path | None = None
         self._store: Any = None
 
@@ -57,57 +57,54 @@ class ObjectStore:
         """None: it does not exist."""
         import obstore
 
-        async with self._turns:
-            with self._explained():
-                try:
-                    store = self._opened()
-                    if self._folder is not None:
-                        return await asyncio.to_thread(self._read, path, most)
-                    found = await obstore.get_async(store, path)
-                    if int(found.meta["size"]) > most:
-                        raise self._too_large(path)
-                    return bytes(await found.bytes_async())
-                except FileNotFoundError as error:
-                    if _NO_BUCKET.search(str(error)):
-                        raise self._no_bucket() from None
-                    return None
+        async with self._request():
+            try:
+                store = self._opened()
+                if self._folder is not None:
+                    return await asyncio.to_thread(self._read, path, most)
+                found = await obstore.get_async(store, path)
+                if int(found.meta["size"]) > most:
+                    raise self._too_large(path)
+                return bytes(await found.bytes_async())
+            except FileNotFoundError as error:
+                if _NO_BUCKET.search(str(error)):
+                    raise self._no_bucket() from None
+                return None
 
     async def create(self, path: str, content: bytes) -> bool:
         """Atomic. False: it exists already, and was not changed."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
-        async with self._turns:
-            with self._explained():
-                try:
-                    store = self._opened(for_writing=True)
-                    if self._folder is not None:
-                        make_private(self._place(path).parent)
-                    await obstore.put_async(store, path, content, mode="create", use_multipart=False)
-                except AlreadyExistsError:
-                    return False
-                except FileNotFoundError as error:
-                    if self.url.startswith("file:"):
-                        raise
-                    raise self._no_bucket() from error
+        async with self._request():
+            try:
+                store = self._opened(for_writing=True)
                 if self._folder is not None:
-                    (self._folder / path).chmod(0o600)
-                return True
+                    make_private(self._place(path).parent)
+                await obstore.put_async(store, path, content, mode="create", use_multipart=False)
+            except AlreadyExistsError:
+                return False
+            except FileNotFoundError as error:
+                if self.url.startswith("file:"):
+                    raise
+                raise self._no_bucket() from error
+            if self._folder is not None:
+                (self._folder / path).chmod(0o600)
+            return True
 
     async def paths(self, prefix: str) -> list[str]:
         """The paths of all objects below the prefix, sorted."""
         import obstore
 
-        async with self._turns:
-            with self._explained():
-                try:
-                    store = self._opened()
-                    if self._folder is not None:
-                        self._place(prefix)
-                    found = await obstore.list(store, prefix).collect_async()
-                except FileNotFoundError:
-                    return []
-                return sorted(str(each["path"]) for each in found)
+        async with self._request():
+            try:
+                store = self._opened()
+                if self._folder is not None:
+                    self._place(prefix)
+                found = await obstore.list(store, prefix).collect_async()
+            except FileNotFoundError:
+                return []
+            return sorted(str(each["path"]) for each in found)
 
     def _place(self, path: str) -> Path:
         """The object's file in our folder. Raises UsageError for a link on the way."""
@@ -157,12 +154,14 @@ class ObjectStore:
             self._store = from_url(self.url, retry_config={"max_retries": RETRIES, "retry_timeout": RETRY})
         return self._store
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
+    @contextlib.asynccontextmanager
+    async def _request(self) -> AsyncIterator[None]:
+        """Limits the requests at the same time, and turns errors into those of Clew."""
         from obstore.exceptions import BaseError
 
         try:
-            yield
+            async with self._slots:
+                yield
         except ClewError:
             raise
         except (BaseError, OSError, ValueError) as error:
