@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from clew.errors import ClewError
 from clew.server.access import RunId, SharedState, TheShared
-from clew.server.live.event_encoding import EncodedEvent, Parts, map_stream, pieces
+from clew.server.live.event_encoding import EncodedEvent, Parts, pieces
 from clew.server.models.openapi import fails, returns
 from clew.server.models.problems import log
 
@@ -46,7 +46,7 @@ async def events(
     run = await shared.client.run(run_id)
     shared.check_capacity()
     last_seq = after if last_event_id is None else last_event_id
-    return EventStream(shared, map_stream(shared.encoder.following(shared.client, run.id, last_seq), _sse))
+    return EventStream(shared, _sse(shared.encoder.following(shared.client, run.id, last_seq)))
 
 
 class EventStream(StreamingResponse):
@@ -127,6 +127,8 @@ async def _nothing() -> AsyncGenerator[bytes, None]:
     yield b""
 
 
-async def _sse(event: EncodedEvent) -> Parts:
-    """The JSON has no line breaks, so one data line is enough."""
-    return f"id: {event.seq}\nevent: {event.kind}\ndata: ".encode(), event.data, b"\n\n"
+async def _sse(events: AsyncGenerator[EncodedEvent, None]) -> AsyncGenerator[Parts, None]:
+    """The JSON has no line breaks, so one data line suffices. `event` stays in the encoder's cache while it is sent."""
+    async with aclosing(events):
+        async for event in events:
+            yield f"id: {event.seq}\nevent: {event.kind}\ndata: ".encode(), event.data, b"\n\n"
