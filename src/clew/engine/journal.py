@@ -96,10 +96,7 @@ class Journal:
             try:
                 yield batch
             except BaseException:
-                self._unstored = [
-                    *batch,
-                    *self._unstored,
-                ]  # the next flush stores these first: no gap
+                self._unstored = [*batch, *self._unstored]  # the next flush stores these first: no gap
                 raise
 
     async def flush(self, also: Callable[[Store], object] | None = None) -> None:

@@ -76,7 +76,7 @@ def open_scratch(layout: RepositoryLayout, temporary: bool) -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Atomically, and only when it differs: another process may be reading it."""
+    """Writes the file atomically, and only if it differs: another process may be reading it."""
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == content:
             return

@@ -27,9 +27,8 @@ WORD_CHARS = 3.3  # the average length of words and numbers in a secret of words
 MIN_CHARS = 8  # a shorter form may be in any text
 
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
-_NUMBER = re.compile(
-    r"(?m)^[^\w\n]*\d{1,4}[^\w\n]+|(?<=\s)\(?\d{1,4}[.):][ \t]"
-)  # the number of a list item: `1. `, `(1) `, `| 1 | `
+# The number of a list item: `1. `, `(1) `, `| 1 | `
+_NUMBER = re.compile(r"(?m)^[^\w\n]*\d{1,4}[^\w\n]+|(?<=\s)\(?\d{1,4}[.):][ \t]")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]|[0-9]+")  # also inside a name such as myHookSecret
 _PREFIX = re.compile(r"(?:(?:[a-z]{2,10}|[A-Z]{2,10})\d{0,2}[-_])*")  # a vendor's prefix, which is not secret
 
@@ -53,11 +52,11 @@ def leaked(text: str, secrets: Mapping[str, str]) -> list[str]:
     found = {name for value, name in secrets.items() if len(value) >= MIN_CHARS and value in text}
     for views, forms_of in ((plain, _spellings), (exact, _encodings)):
         names = [(form, name) for value, name in secrets.items() for form in forms_of(value)]
-        found |= _held(views, [(form, name) for form, name in names if len(form.text) >= MIN_CHARS])
+        found |= _names_in(views, [(form, name) for form, name in names if len(form.text) >= MIN_CHARS])
     return [name for name in dict.fromkeys(secrets.values()) if name in found]
 
 
-def _held(views: set[str], forms: Iterable[tuple[SecretForm, str]]) -> set[str]:
+def _names_in(views: set[str], forms: Iterable[tuple[SecretForm, str]]) -> set[str]:
     """The names of the forms whose parts are in one of the views."""
     by_length: dict[int, dict[str, set[str]]] = {}
     for form, name in forms:

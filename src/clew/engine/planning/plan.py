@@ -123,7 +123,7 @@ class Planner(Record):
     def _settled(
         self, pins: tuple[Pin, ...], request: DecisionRequest, history: History
     ) -> tuple[tuple[Pin, ...], Observed]:
-        """The pins, with the one that this turn would resume settled by its session file; and what that file shows.
+        """The pins, and what the session file of the pin that this turn would resume shows. That pin is settled by it.
 
         A copy of a borrowed session that was interrupted while it was made is skipped: it can be made again.
         """

@@ -56,7 +56,7 @@ class TreeLocation(Record):
         return _read(self._record)
 
     def write(self, record: TreeRecord) -> None:
-        """Atomically."""
+        """Replaces the record atomically."""
         write_whole(self._record, json.dumps(record.as_dict()).encode())
 
     def forget(self) -> None:
