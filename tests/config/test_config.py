@@ -1,4 +1,4 @@
-"""Settings: where each comes from, what a repository may not set, and one clear line for every mistake."""
+"""Settings: where each comes from, what a repository may not set, and the one-line errors for mistakes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Load = Callable[..., config.Settings]
 
 @pytest.fixture
 def load(tmp_path: Path) -> Load:
-    """Loads with a user's file, a project's file, an environment and flags; all of them optional."""
+    """Loads the settings from a user's file, a project's file, an environment and flags, each of which is optional."""
     work = tmp_path / "work"
     work.mkdir()
 
@@ -74,7 +74,7 @@ class TestPrecedence:
         everywhere = load(environ={variable: environ}, **{name: flag})[name]
         assert everywhere == config.Value(values[3], "flag")
 
-    def test_a_flag_that_was_not_given_does_not_count(self, load: Load) -> None:
+    def test_a_flag_that_is_none_has_no_effect(self, load: Load) -> None:
         assert load(environ={"CLEW_MODEL": "e"}, model=None).of("model") == "e"
 
     def test_tables_and_dotted_keys_are_the_same(self, load: Load) -> None:
@@ -88,7 +88,7 @@ class TestPrecedence:
 
     @pytest.mark.parametrize("agent", ["claude", "codex"])
     @pytest.mark.parametrize("key", ["path", "model"])
-    def test_the_old_name_of_a_variable_keeps_working_and_the_new_one_wins(
+    def test_the_old_name_of_a_variable_works_and_the_new_one_takes_precedence(
         self, load: Load, agent: str, key: str
     ) -> None:
         name, old = f"agents.{agent}.{key}", f"CLEW_{agent}_{key}".upper()
@@ -98,7 +98,7 @@ class TestPrecedence:
         assert load(environ={old: "o", new: " "})[name] == config.Value("o", f"environment {old}")
         assert load(environ={old: "o", new: "n"}).warnings == ()
 
-    def test_every_default_is_a_value_that_its_own_parser_takes(self) -> None:
+    def test_every_default_is_accepted_by_its_own_parser(self) -> None:
         for setting in config.TABLE:
             assert setting.default is None or setting.parse(setting.default) == setting.default
 
@@ -129,7 +129,7 @@ class TestPlaces:
     def test_where_the_store_is(self, environ: dict[str, str], place: str) -> None:
         assert config.home(environ) == Path(place)
 
-    def test_a_users_file_in_the_work_dir_is_the_users(self, load: Load, tmp_path: Path) -> None:
+    def test_the_users_file_in_the_work_dir_is_read_as_the_users(self, load: Load, tmp_path: Path) -> None:
         path = tmp_path / "work" / "clew.toml"
         path.write_text('permissions = "all"')
         assert load(environ={"CLEW_CONFIG": str(path)}).of("permissions") == "all"
@@ -171,7 +171,7 @@ class TestProjects:
         assert "work/clew.toml" in said
 
     @pytest.mark.parametrize("name", ["model", "agents.claude.model", "agents.codex.model"])
-    def test_a_model_that_would_be_an_option_is_refused_wherever_it_stands(self, load: Load, name: str) -> None:
+    def test_a_model_that_looks_like_an_option_is_refused_in_every_place(self, load: Load, name: str) -> None:
         wrong = "is not a model: a name is printable and does not begin with a dash."
         settings = load(project=f'{name} = "--dangerous"')
         [said] = settings.ignored
@@ -186,7 +186,7 @@ class TestProjects:
         assert error.value.message.endswith(f"clew.toml) {wrong}")
 
     @pytest.mark.parametrize("text", ["modle = 1", "timeout = 'soon'", "= ="])
-    def test_a_projects_mistakes_stop_nobody(self, load: Load, text: str) -> None:
+    def test_mistakes_in_a_projects_file_do_not_stop_a_command(self, load: Load, text: str) -> None:
         settings = load(project=text)
         assert "work/clew.toml" in settings.ignored[0]
         assert settings.of("timeout") == 1800.0
@@ -208,7 +208,7 @@ class TestProjects:
     @pytest.mark.parametrize(
         "text", ["x = " + "9" * 5000, "timeout = 0x" + "f" * 5000, "max_resumes = 0x" + "f" * 5000]
     )
-    def test_a_number_without_end_stops_nobody(self, load: Load, text: str) -> None:
+    def test_a_very_long_number_does_not_stop_a_command(self, load: Load, text: str) -> None:
         settings = load(project=f"{text}\n")
         [said] = settings.ignored
         assert len(said) < 1000
@@ -219,7 +219,7 @@ class TestProjects:
         assert "clew.toml: hooks cannot be set by a work directory" in said
 
     @pytest.mark.parametrize("name", UNSAFE)
-    def test_the_user_can(self, load: Load, name: str) -> None:
+    def test_the_users_own_file_can_set_what_a_project_cannot(self, load: Load, name: str) -> None:
         assert load(user=f"{name} = {UNSAFE[name]}")[name].source.endswith("clew.toml")
 
 
@@ -247,10 +247,10 @@ class TestMistakes:
         meant = f" (did you mean {nearest}?)" if nearest else ""
         assert message.endswith(f"clew.toml: there is no setting '{key}'{meant}."), message
 
-    def test_an_empty_table_of_settings_is_no_mistake(self, load: Load) -> None:
+    def test_an_empty_table_of_settings_is_accepted(self, load: Load) -> None:
         assert load(user="[agents]\n[agents.claude]\n[serve]\n[hooks]\n").of("serve.port") == 7421
 
-    def test_all_unknown_keys_are_named_before_a_value_is_looked_at(self, load: Load) -> None:
+    def test_all_unknown_keys_are_named_before_any_value_is_checked(self, load: Load) -> None:
         message = refusal(load, user="timeout = 'soon'\nmodle = 1\ncolour = 2").message
         assert message.endswith("'modle' (did you mean model?), nor 'colour'.")
 
@@ -258,10 +258,10 @@ class TestMistakes:
         assert "'modle' (did you mean model?)" in refusal(load, modle="x").message
 
     @pytest.mark.parametrize("text", ["= =", "model", 'model = "a"\nmodel = "b"', '"'])
-    def test_a_file_that_is_no_toml_is_named(self, load: Load, text: str) -> None:
+    def test_a_file_that_is_not_toml_is_named(self, load: Load, text: str) -> None:
         assert "clew.toml" in refusal(load, user=text).message
 
-    def test_a_file_that_is_no_text_is_named(self, load: Load, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_text_is_named(self, load: Load, tmp_path: Path) -> None:
         load(user="")
         (tmp_path / ".config" / "clew" / "clew.toml").write_bytes(b"\xff\xfe\0")
         assert "clew.toml" in refusal(load).message
@@ -301,7 +301,7 @@ class TestMistakes:
     def test_a_bad_variable_is_named(self, load: Load) -> None:
         assert "CLEW_TIMEOUT" in refusal(load, environ={"CLEW_TIMEOUT": "soon"}).message
 
-    def test_a_bad_flag_is_called_one(self, load: Load) -> None:
+    def test_a_bad_flag_is_named_as_a_flag(self, load: Load) -> None:
         assert "(flag)" in refusal(load, timeout="soon").message
 
     def test_an_agent_without_a_name_is_refused(self, load: Load) -> None:
@@ -309,7 +309,7 @@ class TestMistakes:
 
 
 class TestVariables:
-    def test_an_unknown_one_is_named_with_the_nearest_and_without_its_value(self, load: Load) -> None:
+    def test_an_unknown_variable_is_named_with_the_nearest_but_without_its_value(self, load: Load) -> None:
         settings = load(environ={"CLEW_MODLE": "x", "CLEW_GITHUB_TOKN": "sesame", "CLEW_CLAUDE_PTH": "/c"})
         [said] = settings.warnings
         assert said == (
@@ -318,10 +318,10 @@ class TestVariables:
         )
         assert settings.ignored == ()
 
-    def test_one_that_resembles_nothing_is_named_all_the_same(self, load: Load) -> None:
+    def test_a_variable_that_resembles_no_other_is_named_too(self, load: Load) -> None:
         assert load(environ={"CLEW_ZZZ": "1"}).warnings == ("environment: there is no variable 'CLEW_ZZZ'.",)
 
-    def test_an_empty_one_and_those_of_others_are_none(self, load: Load) -> None:
+    def test_empty_variables_and_those_of_other_programs_are_ignored(self, load: Load) -> None:
         assert load(environ={"CLEW_MODLE": " ", "_CLEW_COMPLETE": "bash_source", "CLEWS_X": "1"}).warnings == ()
 
     def test_every_variable_that_the_code_names_is_known(self) -> None:
@@ -334,9 +334,9 @@ class TestVariables:
 
 
 class TestEnableResume:
-    """`enableResume`, as the design of reviews writes it."""
+    """The alias `enableResume`."""
 
-    def test_it_is_another_name_in_both_files_and_for_a_keyword(self, load: Load) -> None:
+    def test_it_is_an_alias_in_both_files_and_for_a_keyword(self, load: Load) -> None:
         assert load(user="enableResume = false").of("enable_resume") is False
         settings = load(user="enable_resume = true", project="enableResume = false")
         assert (settings.of("enable_resume"), settings.ignored) == (False, ())
@@ -347,7 +347,7 @@ class TestEnableResume:
     def test_a_bad_value_is_refused_under_its_name(self, load: Load) -> None:
         assert refusal(load, user="enableResume = 'perhaps'").message.startswith("enable_resume = 'perhaps' ")
 
-    def test_both_names_may_say_the_same(self, load: Load) -> None:
+    def test_both_names_may_have_the_same_value(self, load: Load) -> None:
         assert load(user="enable_resume = false\nenableResume = 'no'").of("enable_resume") is False
 
     def test_both_names_with_different_values_are_an_error(self, load: Load) -> None:
@@ -356,7 +356,7 @@ class TestEnableResume:
         assert "enableResume" in (error.hint or "")
         refusal(load, user="", enable_resume=True, enableResume=False)
 
-    def test_in_a_project_neither_counts(self, load: Load) -> None:
+    def test_in_a_project_conflicting_names_have_no_effect(self, load: Load) -> None:
         settings = load(project="enable_resume = false\nenableResume = true")
         assert settings["enable_resume"] == config.Value(True, "default")
         [said] = settings.ignored
@@ -382,12 +382,12 @@ class TestDurations:
             ("never", None),
         ],
     )
-    def test_they_are_read(self, value: Any, seconds: float | None) -> None:
+    def test_durations_are_parsed(self, value: Any, seconds: float | None) -> None:
         assert config.duration(value) == seconds
 
     @pytest.mark.parametrize(
         "value", ["soon", "1y", "h", "-1s", "1h-30m", "0", "0s", "1e3", "1 2", "99999999999w", True, []]
     )
-    def test_nonsense_is_refused(self, value: Any) -> None:
+    def test_invalid_durations_are_refused(self, value: Any) -> None:
         with pytest.raises(ValueError, match="duration"):
             config.duration(value)

@@ -98,7 +98,7 @@ def test_agents_repositories_and_rules(tmp_path: Path) -> None:
         ("[hooks.forges.gitea]\nurl = 'ftp://x'", "web address"),
     ],
 )
-def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, words: str) -> None:
+def test_an_error_names_the_place_of_the_mistake(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load(tmp_path, text)
     assert words in raised.value.message and "clew.toml" in raised.value.message

@@ -1,4 +1,4 @@
-"""A store that is read-only, full, damaged, too new or gone: StoreError with its kind and a hint, and nothing worse."""
+"""A store that is read-only, full, damaged, too new or deleted gives a StoreError with its kind and a hint."""
 
 import os
 import resource
@@ -44,7 +44,7 @@ def test_garbage_instead_of_a_database(tmp_path: Path) -> None:
 
 
 def test_garbage_in_the_middle_of_the_database(tmp_path: Path) -> None:
-    path = filled(tmp_path / "clew.db", turns=400)  # so that the schema is not in the middle
+    path = filled(tmp_path / "clew.db", turns=400)  # large enough that the damaged middle is not the schema
     content = bytearray(path.read_bytes())
     middle = slice(len(content) // 2, len(content) * 3 // 4)
     content[middle] = b"\xff" * len(content[middle])
@@ -78,7 +78,7 @@ def test_a_stored_text_that_is_not_text(tmp_path: Path) -> None:
             assert caught.value.kind == "corrupt"
 
 
-def test_somebody_elses_database(tmp_path: Path) -> None:
+def test_a_database_of_another_program(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     raw = sqlite3.connect(path)
     raw.execute("CREATE TABLE threads (something TEXT)")
@@ -99,7 +99,7 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     assert kind_of_open(tmp_path / "home" / "clew.db") == "unreachable"
 
 
-def test_a_database_that_vanished_does_not_come_back_empty(tmp_path: Path) -> None:
+def test_a_deleted_database_is_not_replaced_by_an_empty_one(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     with open_store(path) as store:
         path.unlink()
@@ -111,7 +111,7 @@ def test_a_database_that_vanished_does_not_come_back_empty(tmp_path: Path) -> No
             except StoreError as error:
                 caught.append(error)
 
-        other = threading.Thread(target=use)  # needs a connection of its own
+        other = threading.Thread(target=use)  # it needs its own connection
         other.start()
         other.join()
         assert [error.kind for error in caught] == ["unreachable"]
@@ -120,10 +120,10 @@ def test_a_database_that_vanished_does_not_come_back_empty(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("instead", [None, "another"])
 @pytest.mark.parametrize("which", ["clew.db*", "clew.db", "clew.db-wal", "clew.db-shm"])
-def test_nothing_is_written_into_a_database_that_was_taken_away(
+def test_nothing_is_written_into_a_database_whose_files_were_replaced(
     tmp_path: Path, which: str, instead: str | None
 ) -> None:
-    """Nor into what stands in its place: which one is right is for a person to say."""
+    """Nor into the files that replaced it: only a person can decide which ones are right."""
     path = tmp_path / "clew.db"
     with open_store(path) as store:
         store.key_values.set("before", "1")
@@ -140,7 +140,7 @@ def test_nothing_is_written_into_a_database_that_was_taken_away(
             else:
                 open_store(path).close()
         sizes = {name: (tmp_path / f"old-{name}").stat().st_size for name in taken}
-        for _ in range(2):  # for ever: nobody can tell that it is well again
+        for _ in range(2):  # a lost store stays lost: Clew cannot know that the files are right again
             with pytest.raises(StoreError) as caught:
                 store.key_values.set("after", "1")
             assert (
@@ -172,7 +172,7 @@ with open_store(Path(sys.argv[1])) as store:
 
 
 @pytest.mark.process
-def test_a_deleted_log_is_not_copied_over_what_others_have_written_since(tmp_path: Path) -> None:
+def test_the_log_of_a_deleted_database_does_not_overwrite_later_writes(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     with open_store(path) as store:
         store.key_values.set("before", "1")
@@ -196,7 +196,7 @@ def test_a_deleted_log_is_not_copied_over_what_others_have_written_since(tmp_pat
 
 
 def test_the_files_of_a_store_in_use_stay_the_same(tmp_path: Path) -> None:
-    """Others come and go, the last of them too: that is no loss."""
+    """Other processes open and close the store, and its files are not lost."""
     path = tmp_path / "clew.db"
     with open_store(path) as store:
         for number in range(3):
@@ -219,7 +219,7 @@ def test_a_newer_schema(tmp_path: Path) -> None:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that another user can reach: pytest's own is closed to them."""
+    """A folder that another user can enter, unlike the one of pytest."""
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="clew-store-"))
     folder.chmod(0o755)
     yield folder
@@ -227,7 +227,7 @@ def open_folder() -> Iterator[Path]:
 
 
 def as_nobody(code: str, path: Path) -> str:
-    """Run it without the powers of root, which no file mode stops."""
+    """Runs the code as an ordinary user, because file modes do not stop root."""
     preamble = f"""
 import os, sys, clew.store.database.sqlite, difflib, fcntl, resource
 from pathlib import Path
@@ -316,10 +316,10 @@ def test_a_transaction_that_hit_a_full_disk_cannot_be_half_committed(tmp_path: P
         connection = store.database.session().connection
         with pytest.raises(StoreError), store.transaction():
             store.turns.add("thread-1", a_turn("first"))
-            connection.execute("ROLLBACK")  # as SQLite itself does after some failures …
+            connection.execute("ROLLBACK")  # SQLite itself does this after some failures …
             with pytest.raises(StoreError):
                 store.turns.add("thread-1", a_turn("second"))
-            with pytest.raises(StoreError):  # … and a caller who caught that goes on
+            with pytest.raises(StoreError):  # … and a caller that caught the error continues
                 store.turns.add("thread-1", a_turn("third"))
         assert len(store.turns.history("thread-1")) == 50
         store.turns.add("thread-1", a_turn("first"))
@@ -353,7 +353,7 @@ def test_a_file_that_cannot_grow(open_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["", "-wal"])
-def test_a_file_that_somebody_cut_short_is_lost_before_anything_more_is_accepted(tmp_path: Path, suffix: str) -> None:
+def test_a_truncated_file_is_noticed_before_the_next_write(tmp_path: Path, suffix: str) -> None:
     path = filled(tmp_path / "clew.db")
     with open_store(path) as store:
         store.key_values.set("before", "1")
@@ -365,7 +365,7 @@ def test_a_file_that_somebody_cut_short_is_lost_before_anything_more_is_accepted
 
 
 @pytest.mark.parametrize("command", ["PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM; PRAGMA wal_checkpoint(TRUNCATE)"])
-def test_what_sqlite_itself_cuts_off_is_nothing_lost(tmp_path: Path, command: str) -> None:
+def test_a_file_that_sqlite_itself_truncates_is_not_lost(tmp_path: Path, command: str) -> None:
     path = filled(tmp_path / "clew.db")
     with open_store(path) as store:
         store.turns.add("thread-1", a_turn("last"))
@@ -379,7 +379,7 @@ def test_what_sqlite_itself_cuts_off_is_nothing_lost(tmp_path: Path, command: st
 
 
 def test_a_new_database_does_not_empty_the_log_of_one_that_was_deleted(tmp_path: Path) -> None:
-    """Whoever has the deleted one open still makes a copy of all that it had stored."""
+    """A process that has the deleted database open can still copy everything that it had stored."""
     path = tmp_path / "clew.db"
     with open_store(path) as store:
         store.key_values.set("kept", "1")

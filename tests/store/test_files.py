@@ -1,4 +1,4 @@
-"""Only the owner reads: the modes of every file, whatever the umask; and one connection an OS thread."""
+"""Only the owner can read any file, whatever the umask; and each OS thread has its own connection."""
 
 import os
 import stat
@@ -38,7 +38,7 @@ def test_files_are_0600_and_folders_0700_whatever_the_umask(tmp_path: Path, mask
     assert stat.S_IMODE(path.parent.stat().st_mode) == stat.S_IMODE(path.parent.parent.stat().st_mode) == 0o700
 
 
-def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+def test_a_file_that_others_can_read_is_made_private(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     open_store(path).close()
     path.chmod(0o644)
@@ -48,7 +48,7 @@ def test_a_file_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None
         assert [problem for problem in store.check() if "chmod 600" in problem]
 
 
-def test_odd_paths_are_opened_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_with_special_characters_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a b?mode=ro#x%20.db", "ünï-线.db", "file:x.db"):
         with open_store(tmp_path / name) as store:
             store.key_values.set("name", name)
@@ -61,7 +61,7 @@ def test_odd_paths_are_opened_as_they_are(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.rest
-def test_each_os_thread_has_its_own_connection_and_none_is_left(tmp_path: Path) -> None:
+def test_each_os_thread_has_its_own_connection_and_all_are_closed(tmp_path: Path) -> None:
     with open_store(tmp_path / "clew.db") as store:
         store.threads.create(a_thread())
         failures: list[BaseException] = []
@@ -74,7 +74,7 @@ def test_each_os_thread_has_its_own_connection_and_none_is_left(tmp_path: Path) 
                 failures.append(error)
                 raise
 
-        for _ in range(2):  # the second lot finds the first one's threads ended
+        for _ in range(2):  # when the second group starts, the OS threads of the first have ended
             started = [threading.Thread(target=write, args=(threading.get_ident() + n,)) for n in range(6)]
             for thread in started:
                 thread.start()
@@ -87,7 +87,7 @@ def test_each_os_thread_has_its_own_connection_and_none_is_left(tmp_path: Path) 
             store.threads.create(a_thread())
 
 
-def test_a_transaction_of_one_thread_does_not_hold_what_another_does(tmp_path: Path) -> None:
+def test_a_transaction_of_one_os_thread_does_not_contain_writes_of_another(tmp_path: Path) -> None:
     with open_store(tmp_path / "clew.db") as store:
         seen: list[str | None] = []
         with store.transaction():

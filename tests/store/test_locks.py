@@ -1,4 +1,4 @@
-"""PostgreSQL: locks as narrow as the rows they guard. What belongs to other threads is never waited for."""
+"""Locks on PostgreSQL: a transaction never waits for one that changes another thread."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IDLE_S = 20
 KINDS = locks.PREFIXES.keys() | locks.LOOKED_UP.keys()
 
 
-def test_every_query_that_writes_says_what_it_locks() -> None:
+def test_every_query_that_writes_names_its_locks() -> None:
     declared = locks.declared()
     writing = {name for name, query in sql.queries("named").items() if re.match("INSERT|UPDATE|DELETE", query)}
     assert writing - declared.keys() == set()
@@ -51,7 +51,7 @@ def test_every_lock_can_be_taken(postgres: PostgresServer) -> None:
 
 
 def at_once(store: Store, work: Callable[[int], None], writers: int = WRITERS) -> None:
-    """Each on a connection of its own."""
+    """Runs each function on its own connection, all at the same time."""
     start = threading.Barrier(writers)
 
     def begin(me: int) -> None:
@@ -64,7 +64,7 @@ def at_once(store: Store, work: Callable[[int], None], writers: int = WRITERS) -
 
 
 @pytest.mark.rest
-def test_writers_at_once_take_no_name_number_or_place_twice(postgres: PostgresServer) -> None:
+def test_concurrent_writers_get_different_names_numbers_and_positions(postgres: PostgresServer) -> None:
     with open_store(postgres.new_store()) as store:
         store.threads.create(a_thread("shared", "shared"))
         store.runs.create(a_run("run", "shared"))
@@ -72,7 +72,7 @@ def test_writers_at_once_take_no_name_number_or_place_twice(postgres: PostgresSe
         over = threading.Event()
 
         def watch() -> None:
-            """As a page does: asks only for what came after the version that it has seen."""
+            """Reads changes as a page does: only those after the last version that it has seen."""
             version = 0
             while True:
                 last = over.is_set()
@@ -119,7 +119,7 @@ def test_writers_at_once_take_no_name_number_or_place_twice(postgres: PostgresSe
         assert set(seen) == {thread.id for thread in store.threads.recent(limit=1000)}, "no change was missed"
 
 
-def test_one_of_many_gets_a_lease_a_slot_and_a_session(postgres: PostgresServer) -> None:
+def test_only_one_of_many_processes_gets_a_lease_a_slot_or_a_session(postgres: PostgresServer) -> None:
     with open_store(postgres.new_store()) as store:
         for me in range(WRITERS):
             store.threads.create(a_thread(f"thread-{me}", f"t-{me}"))
@@ -140,8 +140,8 @@ def test_one_of_many_gets_a_lease_a_slot_and_a_session(postgres: PostgresServer)
         assert {lease.key for lease in slots if lease} == {"slots/0", "slots/1", "slots/2"}
 
 
-def test_a_pin_that_was_given_up_meanwhile_stays_so(postgres: PostgresServer) -> None:
-    """Of two transactions in different threads, the one that moves the session's owner and the one that saves a pin."""
+def test_a_pin_that_was_retired_in_the_meantime_stays_retired(postgres: PostgresServer) -> None:
+    """Two transactions of different threads: one changes the owner of the session, the other saves a pin."""
     with open_store(postgres.new_store()) as store, ThreadPoolExecutor(1) as pool:
         store.threads.create(a_thread("thread-1", "one"))
         pin = replace(a_pin("pin-1", thread_id="thread-1"), session_id="session", state=PinState.GOOD)
@@ -156,7 +156,7 @@ def test_a_pin_that_was_given_up_meanwhile_stays_so(postgres: PostgresServer) ->
 
 
 @pytest.mark.rest
-def test_whoever_gets_in_the_way_of_each_other_can_try_again(postgres: PostgresServer) -> None:
+def test_transactions_that_conflict_can_be_retried(postgres: PostgresServer) -> None:
     with open_store(postgres.new_store()) as store:
         for name in ("a", "b"):
             store.threads.create(a_thread(name, name))
@@ -198,7 +198,7 @@ with open_store(sys.argv[1]) as store:
 
 @contextmanager
 def frozen(code: str, where: str) -> Iterator[subprocess.Popen[str]]:
-    """A client that stopped itself inside a transaction."""
+    """A client process that stopped itself (SIGSTOP) inside a transaction."""
     process = subprocess.Popen([sys.executable, "-c", code, where], stdout=subprocess.PIPE, text=True)
     try:
         while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
@@ -211,7 +211,7 @@ def frozen(code: str, where: str) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.rest
-def test_a_frozen_client_holds_its_own_thread_alone_and_not_for_ever(postgres: PostgresServer) -> None:
+def test_a_stopped_client_blocks_only_its_own_thread_and_not_for_ever(postgres: PostgresServer) -> None:
     url = f"{postgres.new_store()}&options=-c%20idle_in_transaction_session_timeout%3D{IDLE_S}s"
     with open_store(url) as store, ThreadPoolExecutor(1) as pool:
         for name in ("a", "b"):

@@ -1,4 +1,4 @@
-"""The short way to PostgreSQL says the same as the driver's own, prepared or not."""
+"""Our faster connection to PostgreSQL gives the same results as the driver, prepared or not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def connection(postgres: PostgresServer) -> PostgresConnection:
     return PostgresConnection(driver)
 
 
-def test_values_come_back_as_they_went(connection: PostgresConnection) -> None:
+def test_values_are_read_back_unchanged(connection: PostgresConnection) -> None:
     insert = "INSERT INTO t VALUES (%s, %s, %s, %s, %s)"
     assert connection.execute(insert, ROW).rowcount == 1
     assert connection.execute("UPDATE t SET e = %s", (True,)).rowcount == 1
@@ -51,7 +51,7 @@ def test_the_server_knows_the_type_of_every_value_in_every_query(postgres: Postg
             assert prepared.status == ExecStatus.COMMAND_OK, (name, prepared.error_message)
 
 
-def test_a_value_of_another_kind_is_a_fault_of_ours(connection: PostgresConnection) -> None:
+def test_a_value_of_an_unsupported_type_is_a_type_error(connection: PostgresConnection) -> None:
     with pytest.raises(TypeError, match="a list is no value of the store"):
         connection.execute("SELECT %s", ([1],))
     with pytest.raises(psycopg.DataError, match="NUL"):
@@ -59,7 +59,7 @@ def test_a_value_of_another_kind_is_a_fault_of_ours(connection: PostgresConnecti
     connection.close()
 
 
-def test_no_more_is_prepared_than_the_server_is_to_keep(connection: PostgresConnection) -> None:
+def test_the_number_of_prepared_statements_is_limited(connection: PostgresConnection) -> None:
     for number in range(MAX_PREPARED + 5):
         for _ in range(PREPARED_AFTER + 1):
             assert connection.execute(f"SELECT {number} + %s::bigint", (1,)).fetchone() == (number + 1,)
@@ -67,7 +67,7 @@ def test_no_more_is_prepared_than_the_server_is_to_keep(connection: PostgresConn
     connection.close()
 
 
-def test_many_rows_say_the_same_as_one_after_the_other(connection: PostgresConnection) -> None:
+def test_many_rows_at_once_have_the_same_effect_as_one_after_another(connection: PostgresConnection) -> None:
     connection.run("CREATE TABLE u (a TEXT PRIMARY KEY, b BIGINT, c BYTEA)")
     plain = "INSERT INTO u (a, b, c) VALUES (%(a)s, %(b)s, %(c)s)"
     tolerant = f"{plain}\nON CONFLICT (a) DO NOTHING"
@@ -93,7 +93,7 @@ def test_many_rows_say_the_same_as_one_after_the_other(connection: PostgresConne
     connection.close()
 
 
-def test_errors_are_the_drivers_own_and_a_lost_connection_says_why(
+def test_errors_are_those_of_the_driver_and_a_lost_connection_names_its_cause(
     connection: PostgresConnection, postgres: PostgresServer
 ) -> None:
     with pytest.raises(psycopg.errors.UndefinedTable) as caught:

@@ -1,4 +1,4 @@
-"""How PostgreSQL finds turns: by the index of words where they are few, and in order where they are many."""
+"""How PostgreSQL searches turns: by the index of words if there are few hits, and in order if there are many."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_neither_a_rare_word_nor_a_common_one_reads_every_turn(postgres: Postgre
         with psycopg.connect(url, autocommit=True) as connection:
             for statement in FILL.split(";"):
                 connection.execute(statement)  # type: ignore[call-overload, unused-ignore]
-            connection.execute("VACUUM ANALYZE")  # as the server does by itself, in time
+            connection.execute("VACUUM ANALYZE")  # the server does this by itself after a while
         assert [hit.turn_id for hit in store.search.turns("needle")] == ["turn-3"]
         assert [hit.turn_id for hit in store.search.turns("everywhere", limit=2)] == [
             f"turn-{TURNS}",
@@ -46,7 +46,7 @@ def test_neither_a_rare_word_nor_a_common_one_reads_every_turn(postgres: Postgre
 
 
 def _rows_read(plan: dict[str, object]) -> float:
-    """By all steps together, with what a filter threw away."""
+    """The rows that all steps of the plan read, including those that a filter removed."""
     own = sum(float(str(plan.get(key, 0))) for key in ("Actual Rows", "Rows Removed by Filter"))
     below = plan.get("Plans", [])
     assert isinstance(below, list)

@@ -1,4 +1,4 @@
-"""Several processes at once, and one that dies in the middle: no lost write, no error, nothing partial."""
+"""Several processes at once, and one that dies in the middle: no write is lost, and nothing is partial."""
 
 import signal
 import subprocess
@@ -35,7 +35,7 @@ with open_store(path) as store:
     store.key_values.set(f"opened by {me}", "yes")
 """
 
-# Each counts up one shared fact, in two steps under a lease: an update would be lost if two ever held it.
+# Each process increases one shared value, in two steps under a lease: if two ever held it, an update would be lost.
 WRITE = """
 with open_store(path) as store:
     owner = Owner("host", me, 0.0)
@@ -67,7 +67,7 @@ with store.transaction():
 
 @contextmanager
 def workers(code: str, path: Path, count: int = PROCESSES) -> Iterator[list[subprocess.Popen[str]]]:
-    """So many processes, imported and waiting for a line on stdin. They do not outlive the block."""
+    """Processes that have imported everything and wait for a line on stdin. They end with the block."""
     command = [sys.executable, "-W", "error", "-c", PREAMBLE + code, str(path)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     started = [subprocess.Popen([*command, str(number), str(ROUNDS)], **pipes) for number in range(count)]
@@ -123,7 +123,7 @@ def test_eight_processes_write_at_once(tmp_path: Path) -> None:
         assert store.check() == []
 
 
-def test_a_writer_killed_in_mid_transaction_leaves_nothing_partial(tmp_path: Path) -> None:
+def test_a_writer_killed_inside_a_transaction_leaves_nothing_partial(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     with open_store(path) as store:
         store.threads.create(a_thread("shared", "shared"))

@@ -1,4 +1,4 @@
-"""The SQL files: named queries, migrations that only add, and texts in a form that every database takes."""
+"""The SQL files: named queries and migrations; and texts in a form that every database can store."""
 
 import logging
 import re
@@ -43,7 +43,7 @@ def test_no_statement_is_for_sqlite_only() -> None:
     )
 
 
-def test_parameters_are_spelled_for_the_driver() -> None:
+def test_parameters_have_the_syntax_of_the_driver() -> None:
     query = "SELECT '100%', x::text, :a FROM t WHERE b = :b_2 AND c=:a"
     assert sql.spell(query, "named") == query
     assert sql.spell(query, "pyformat") == "SELECT '100%%', x::text, %(a)s FROM t WHERE b = %(b_2)s AND c=%(a)s"
@@ -90,8 +90,8 @@ def test_an_empty_file_is_migrated_and_a_second_open_changes_nothing(tmp_path: P
     raw.close()
 
 
-def test_a_version_1_file_is_brought_up_to_date_with_its_rows(tmp_path: Path) -> None:
-    """The first schema as it was shipped, with a thread, a turn and two runs in it."""
+def test_a_version_1_file_is_migrated_with_its_rows(tmp_path: Path) -> None:
+    """A database with the first schema that was released, with a thread, a turn and two runs."""
     resumed = a_run("run-2", session_resumed=True, cost_usd=0.5, estimate_usd=0.25)
     path = tmp_path / "clew.db"
     path.touch(0o600)
@@ -118,7 +118,7 @@ def test_a_version_1_file_is_brought_up_to_date_with_its_rows(tmp_path: Path) ->
 
 
 def test_the_turns_of_an_older_store_are_found_and_counted(tmp_path: Path) -> None:
-    """A store of version 6, with what an agent may print, an edit and an archived turn in it."""
+    """A store of version 6 with unusual characters, an edited turn and an archived turn."""
     path = tmp_path / "clew.db"
     path.touch(0o600)
     raw = sqlite3.connect(path)
@@ -147,8 +147,8 @@ def test_the_turns_of_an_older_store_are_found_and_counted(tmp_path: Path) -> No
         assert store.search.turns("needle", archived=True) == [] and store.check() == []
 
 
-def test_what_an_older_store_kept_of_a_pairs_files_is_dropped(tmp_path: Path) -> None:
-    """It held their contents. The pair itself stays."""
+def test_contents_of_a_pairs_files_in_an_older_store_are_dropped(tmp_path: Path) -> None:
+    """Older stores kept the contents of the files. The pair itself stays."""
     path = tmp_path / "clew.db"
     path.touch(0o600)
     raw = sqlite3.connect(path)
@@ -170,7 +170,7 @@ def test_what_an_older_store_kept_of_a_pairs_files_is_dropped(tmp_path: Path) ->
         assert store.pairs.files("pair-1") == KeptFiles(None, "abc", {})
 
 
-def test_whoever_waits_long_for_a_migration_is_told() -> None:
+def test_a_slow_migration_is_logged() -> None:
     told = threading.Event()
 
     class Listener(logging.Handler):
@@ -192,7 +192,7 @@ def test_whoever_waits_long_for_a_migration_is_told() -> None:
 
 
 def _without(row: dict[str, object], *later: str) -> dict[str, object]:
-    """As it was before those columns."""
+    """The file without those columns, as an older version had it."""
     return {name: value for name, value in row.items() if name not in later}
 
 
@@ -201,7 +201,7 @@ def _insert(raw: sqlite3.Connection, table: str, row: dict[str, object]) -> None
     raw.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", row)
 
 
-def test_a_later_migration_is_made_once_and_one_that_fails_leaves_nothing(
+def test_a_later_migration_runs_once_and_a_failed_one_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, known = tmp_path / "clew.db", sql.migrations()
@@ -221,7 +221,7 @@ def test_a_later_migration_is_made_once_and_one_that_fails_leaves_nothing(
     assert "half" not in dict(schema(path))
 
 
-def test_a_database_restored_without_its_log_gets_one_again(tmp_path: Path) -> None:
+def test_a_database_restored_without_its_log_gets_a_new_log(tmp_path: Path) -> None:
     path = tmp_path / "clew.db"
     open_store(path).close()
     raw = sqlite3.connect(path)
@@ -239,7 +239,7 @@ ANY_TEXT = st.text(
 
 
 @given(ANY_TEXT, ANY_TEXT)
-def test_packed_text_is_clean_and_comes_back(text: str, other: str) -> None:
+def test_packed_text_can_be_stored_and_unpacked(text: str, other: str) -> None:
     stored = pack(text)
     assert unpack(stored) == text
     assert "\0" not in stored
@@ -247,6 +247,6 @@ def test_packed_text_is_clean_and_comes_back(text: str, other: str) -> None:
     assert (stored == pack(other)) == (text == other)
 
 
-def test_ordinary_text_is_stored_as_it_is() -> None:
+def test_ordinary_text_is_stored_unchanged() -> None:
     text = "Grüße \\u0000 🧶\n"
     assert pack(text) is text and unpack(text) is text

@@ -91,7 +91,7 @@ async def resume(client: Client, which: PairSelection, wanted: PairOptions) -> t
         pair_id = await client.pairs.resolve(which.session)
     else:
         pair_id, cwd = await client.pairs.latest(cwd or "."), None
-    model = await _model_of_another(client, pair_id, wanted.agent)
+    model = await _model_for_another_agent(client, pair_id, wanted.agent)
     options = ResumeOptions(
         message=wanted.text.strip(),
         more_rounds=wanted.rounds,
@@ -111,7 +111,7 @@ async def resume(client: Client, which: PairSelection, wanted: PairOptions) -> t
     return await client.pairs.resume(pair_id, options, _run_options(wanted)), said
 
 
-async def _model_of_another(client: Client, pair_id: str, agent: str | None) -> str | None:
+async def _model_for_another_agent(client: Client, pair_id: str, agent: str | None) -> str | None:
     """The model of the settings, as for a new pair, if the pair continues with another agent than before."""
     if agent is None or agent == (await client.pairs.find(pair_id)).pair.agent:
         return None
