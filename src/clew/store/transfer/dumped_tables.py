@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from graphlib import TopologicalSorter
 
 from clew.store import tables
 from clew.store.tables.table import DumpedTable, Json
@@ -47,16 +46,30 @@ OF_THREAD = (
 NAMES_NO_ROW = frozenset({"session_id", "message_id", "hook_id", "held_back_turn_id"})
 
 
+# The digest of a thread's rows at a remote depends on the order of the tables, so it must not change: a host that is
+# added comes after these.
+_FIRST_HOSTS = ("jobs", "reviews", "hooks", "pairs")
+
+
 def _of_hosts() -> list[DumpedTable]:
-    modules = [
-        importlib.import_module(each.name) for each in pkgutil.iter_modules(tables.__path__, "clew.store.tables.")
-    ]
+    found = [each.name for each in pkgutil.iter_modules(tables.__path__)]
+    names = [*_FIRST_HOSTS, *(name for name in found if name not in _FIRST_HOSTS)]
+    modules = [importlib.import_module(f"clew.store.tables.{name}") for name in names]
     return [table for module in modules for table in getattr(module, "DUMPED", ())]
 
 
 def _owners_first(found: dict[str, DumpedTable]) -> dict[str, DumpedTable]:
-    order = TopologicalSorter({name: table.belongs_to.values() for name, table in found.items()})
-    return {name: found[name] for name in order.static_order()}
+    """Each table after those that it belongs to, and else in the order of the declarations."""
+    ordered: dict[str, DumpedTable] = {}
+
+    def add(table: DumpedTable) -> None:
+        for owner in table.belongs_to.values():
+            add(found[owner])
+        ordered.setdefault(table.name, table)
+
+    for table in found.values():
+        add(table)
+    return ordered
 
 
 TABLES = _owners_first({table.name: table for table in (*OF_THREAD, *_of_hosts())})
