@@ -192,7 +192,7 @@ def test_a_slow_migration_is_logged() -> None:
 
 
 def _without(row: dict[str, object], *later: str) -> dict[str, object]:
-    """The file without those columns, as an older version had it."""
+    """The row without columns that its older version did not have."""
     return {name: value for name, value in row.items() if name not in later}
 
 
