@@ -52,7 +52,7 @@ def test_the_server_knows_the_type_of_every_value_in_every_query(postgres: Postg
 
 
 def test_a_value_of_an_unsupported_type_is_a_type_error(connection: PostgresConnection) -> None:
-    with pytest.raises(TypeError, match="a list is no value of the store"):
+    with pytest.raises(TypeError, match="the store cannot write a list"):
         connection.execute("SELECT %s", ([1],))
     with pytest.raises(psycopg.DataError, match="NUL"):
         connection.execute("SELECT %s::text", ("a\0b",))

@@ -37,7 +37,7 @@ def test_neither_a_rare_word_nor_a_common_one_reads_every_turn(postgres: Postgre
             f"turn-{TURNS - 1}",
         ]
         assert [hit.turn_id for hit in store.search.turns("w7", limit=2, offset=1)] == ["turn-19907", "turn-19857"]
-        asked = {"archived": 0, "most": 1000, "kind": None, "below": None, "agent": None, "limit": 20, "offset": 0}
+        asked = {"archived": 0, "chars": 1000, "kind": None, "below": None, "agent": None, "limit": 20, "offset": 0}
         for word in ("needle", "nowhere", "everywhere"):
             with psycopg.connect(url) as connection:
                 query = f"EXPLAIN (ANALYZE, FORMAT JSON) {store.database._sql['search']}"
