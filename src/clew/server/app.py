@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
@@ -24,7 +25,7 @@ from clew.server.routes.page import methods_of, page_router
 from clew.server.security.access_policy import AccessPolicy
 from clew.server.security.body_limits import max_body_bytes
 from clew.server.security.guards import Guards
-from clew.server.security.idempotency import Idempotency
+from clew.server.security.idempotency import Idempotency, creates_something
 from clew.server.security.roots import AllowedRoots
 from clew.server.security.token import OneTimeCode
 
@@ -45,8 +46,10 @@ class App:
         self.shared = SharedState(client, AllowedRoots(roots))
         routers = api_routers()
         self.api = _api(self.shared, routers, page_router(policy, static, one_time_code))
-        idempotent = Idempotency(self.api, client, policy.credentials.cookie)
-        self.asgi: ASGIApp = Guards(idempotent, policy, self.shared.send_buffers, max_body_bytes(routers))
+        calls = http_routes(routers)
+        self.api.state.methods_at = methods_of(calls)
+        idempotent = Idempotency(self.api, client, policy.credentials.cookie, creates_something(calls))
+        self.asgi: ASGIApp = Guards(idempotent, policy, self.shared.send_buffers, max_body_bytes(calls))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -71,6 +74,10 @@ def api_routers() -> list[APIRouter]:
     return [module.router for module in modules if hasattr(module, "router")]
 
 
+def http_routes(routers: Iterable[APIRouter]) -> list[APIRoute]:
+    return [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
+
+
 def _api(shared: SharedState, routers: list[APIRouter], page: APIRouter) -> FastAPI:
     api = FastAPI(
         title="Clew",
@@ -84,7 +91,6 @@ def _api(shared: SharedState, routers: list[APIRouter], page: APIRouter) -> Fast
     problems.install(api)
     for router in routers:
         api.include_router(router)
-    api.state.methods_at = methods_of(routers)
 
     @api.get("/api/openapi.json", include_in_schema=False)
     async def document() -> Response:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from clew.server.app import api_routers
+from clew.server.app import api_routers, http_routes
 from clew.server.models.problems import RequestRefused
 from clew.server.security.body_limits import (
     MAX_BODY_BYTES,
@@ -71,4 +71,4 @@ def test_bodies_that_cost_more_than_their_bytes_are_refused(body: bytes, status:
     ],
 )
 def test_a_call_without_a_long_text_has_a_short_body(path: str, limit: int) -> None:
-    assert max_body_bytes(api_routers())(path) == limit
+    assert max_body_bytes(http_routes(api_routers()))(path) == limit

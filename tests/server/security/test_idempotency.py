@@ -11,8 +11,9 @@ import pytest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from clew.server.app import api_routers, http_routes
 from clew.server.models.problems import RequestRefused
-from clew.server.security.idempotency import CREATION, Creation, Idempotency
+from clew.server.security.idempotency import CREATION, Creation, Idempotency, creates_something
 from clew.testing.stage import MODEL, Stage
 from server.daemons import LocalDaemon, ServeProcess, local_daemon
 
@@ -138,7 +139,7 @@ async def test_an_interrupted_request_is_retried_only_where_it_creates_the_same(
     headers = [(b"idempotency-key", b"one")]
     scope: Scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
     async with scripted.open() as client:
-        once = Idempotency(fails, client, "caller")
+        once = Idempotency(fails, client, "caller", creates_something(http_routes(api_routers())))
         await once(dict(scope), receive, send)
         if tried_again:
             await once(dict(scope), receive, send)

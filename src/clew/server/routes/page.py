@@ -64,9 +64,8 @@ def page_router(policy: AccessPolicy, static: Path, one_time_code: OneTimeCode |
     return router
 
 
-def methods_of(routers: Sequence[APIRouter]) -> Callable[[str], set[str]]:
+def methods_of(routes: Sequence[APIRoute]) -> Callable[[str], set[str]]:
     """A function that returns the methods that a path of the API allows; none: it is not a path of the API."""
-    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
 
     def methods_at(path: str) -> set[str]:
         return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}

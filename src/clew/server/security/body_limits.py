@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import TypeVar
 
-from fastapi import APIRouter
 from fastapi.routing import APIRoute
 
 from clew.server.models.problems import RequestRefused
@@ -36,9 +35,8 @@ def takes_long_text(endpoint: F) -> F:
     return endpoint
 
 
-def max_body_bytes(routers: Iterable[APIRouter]) -> Callable[[str], int]:
+def max_body_bytes(routes: Iterable[APIRoute]) -> Callable[[str], int]:
     """How long the body of a request may be, by its path. Guards ask before the request reaches its route."""
-    routes = [route for router in routers for route in router.routes if isinstance(route, APIRoute)]
     long = [route.path_regex for route in routes if hasattr(route.endpoint, _LONG_TEXT)]
     return lambda path: MAX_BODY_BYTES if any(each.match(path) for each in long) else MAX_SHORT_BYTES
 

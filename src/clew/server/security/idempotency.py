@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated
 
 from fastapi import Depends
+from fastapi.routing import APIRoute
 from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,9 +27,6 @@ from clew.store.records import StoredRequest
 HEADER = b"idempotency-key"
 REPLAYED = b"idempotency-replayed"
 KEY = re.compile(rb"[!-~]{1,200}")
-# These create something with the id that was stored with the key, so it is known whether they were carried out. For any
-# other call it is not.
-CREATING_PATHS = re.compile(r"/api/(?:threads|jobs|threads/[^/]+/(?:runs|retry)|runs/[^/]+/continue)")
 CREATION = "clew.creation"
 
 
@@ -48,6 +46,19 @@ def creation_of(connection: HTTPConnection) -> Creation:
 TheCreation = Annotated[Creation, Depends(creation_of)]
 
 
+def creates_something(routes: Iterable[APIRoute]) -> Callable[[str], bool]:
+    """By path: does the call create something with the id that was stored with its key? Its route takes `TheCreation`.
+
+    For such a call it is known whether it was carried out. For any other call it is not.
+    """
+    creating = [
+        route.path_regex
+        for route in routes
+        if any(dependency.call is creation_of for dependency in route.dependant.dependencies)
+    ]
+    return lambda path: any(each.match(path) for each in creating)
+
+
 async def created_before(creation: Creation, response_for: Callable[[str], Awaitable[Response]]) -> Response | None:
     """The response for what an earlier request with the same key created; None: it created nothing."""
     if creation.id is None or not creation.is_retry:
@@ -61,10 +72,11 @@ async def created_before(creation: Creation, response_for: Callable[[str], Await
 class Idempotency:
     """The ASGI app between the guards and the routes. Each `caller` (each token) has its own keys."""
 
-    def __init__(self, app: ASGIApp, client: Client, caller: str) -> None:
+    def __init__(self, app: ASGIApp, client: Client, caller: str, creates: Callable[[str], bool]) -> None:
         self._app = app
         self._client = client
         self._caller = caller
+        self._creates = creates
         self._being_answered: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -95,7 +107,7 @@ class Idempotency:
         if stored.status is not None:
             await _replay(stored, scope, receive, send)
             return
-        if not is_new and not CREATING_PATHS.fullmatch(scope["path"]):
+        if not is_new and not self._creates(scope["path"]):
             raise RequestRefused(
                 409,
                 "The first request with this Idempotency-Key was interrupted; it may have been carried out.",
