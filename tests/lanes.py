@@ -62,7 +62,7 @@ def mark(items: Iterable[pytest.Item]) -> None:
 
 
 def names(item: pytest.Item) -> set[str]:
-    """What a test uses: the names of its fixtures, its text parameters and its marks."""
+    """What a test uses: its fixtures, its parameters that name a real component, and its marks."""
     call = getattr(item, "callspec", None)
     words = {each for each in call.params.values() if isinstance(each, str)} if call is not None else set()
     return {*getattr(item, "fixturenames", ()), *(words & REAL), *(each.name for each in item.iter_markers())}

@@ -29,7 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "src" / "clew" / "core"
 TESTS = [str(ROOT / "tests" / "core" / f"test_{name}.py") for name in ("decision", "outcome", "pins")]
 DECISION, OUTCOME, PINS = "decision", "outcome", "pins"
-# Left out: it compares the order of the guards with a list. A test must notice the effect of the order.
+# Not run against mutants: it compares the guards with a fixed list, so it notices every swap. Another test must notice
+# the effect.
 LIST = "tests/core/test_decision.py::test_the_guards_are_in_the_designs_order"
 TIMEOUT_S = 600  # a break may cause an endless loop, which also counts as noticed
 CRASHED = 70  # the break could not be made: this says nothing about the tests
@@ -224,7 +225,7 @@ def _value(tree: ast.Module, name: str) -> ast.expr:
 
 
 def unnoticed(chosen: Sequence[Mutant]) -> list[str]:
-    """The names of the breaks with which every test passes. As many run at a time as there are cores."""
+    """The mutants that no test notices. As many are tested at once as there are cores."""
     waiting, running, missed = list(reversed(chosen)), dict[int, Mutant](), []
     while waiting or running:
         while waiting and len(running) < (os.cpu_count() or 1):

@@ -591,7 +591,7 @@ def test_any_tree_is_restored_after_any_change(ground: Path, tree: Tree, then: T
 async def test_a_file_of_the_same_size_and_time_is_not_read_again(tmp_path: Path) -> None:
     """The kept index makes the save of a large tree fast: git compares the files with it."""
     repository = Repository(tmp_path)
-    repository.git("config", "core.trustctime", "false")  # that time cannot be set back
+    repository.git("config", "core.trustctime", "false")  # git ignores the ctime, which `utime` cannot set back
     an_hour_ago = (time.time() - 3600,) * 2
 
     def write(text: str) -> None:

@@ -41,7 +41,7 @@ def reset(words: tuple[str, ...], as_json: bool) -> None:
     """Drop a session: the next event of its key sends the whole skill to a fresh one.
 
     Prints whether there was one; the exit code is 0 either way. The conversation is kept as a thread, and the work tree
-    is kept too. A run that is in progress ends first.
+    is kept too. A run in progress continues; the run of the next event starts after it.
 
     \b
       clew hooks reset boss:charles/peon:4

@@ -140,7 +140,7 @@ class ProgressMarker(Record):
     at: float
     text: str  # of the message; empty: it is no longer stored
     run_id: RunId | None = None
-    message_id: str | None = None  # the agent's own id, if it has one
+    message_id: str | None = None  # the id that the agent gave the message, if any
 
 
 class NextStep(Record):

@@ -125,7 +125,10 @@ def _lines(file: str) -> list[str]:
 
 
 def _named(line: str, number: int) -> str:
-    """A bare public key, as in a .pub file, is named by its comment."""
+    """The line as ssh-keygen's file of signers needs it; empty for a blank line or a comment.
+
+    A bare public key, as in a .pub file, gets its own comment as a name, or a number.
+    """
     if not line or line.startswith("#"):
         return ""
     words = line.split()
