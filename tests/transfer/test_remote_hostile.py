@@ -177,22 +177,36 @@ async def test_names_that_no_push_has_written_are_ignored(a: Stage, b: Stage, ur
         assert [await synced(theirs, "push", url), await synced(ours, "pull", url)] == ["pushed", "updated"]
 
 
+def good_manifest() -> dict[str, Any]:
+    part = {"name": "rows", "size_bytes": 1, "sha256": "0" * 64, "pieces": [["0" * 64]]}
+    good = {"format": "clew-remote-thread", "version": 1, "parent": None, "names": ["t"], "parts": [part]}
+    good |= dict.fromkeys(("thread_id", "state", "name", "kind", "agent"), "t")
+    return good | {"number": 1, "schema": 1, "turns": 1, "pushed_at": 1.0}
+
+
 @pytest.mark.parametrize(
     "change",
     [{"turns": -5}, {"turns": 10**40}, {"schema": -1}, {"pushed_at": 1e300}, {"pushed_at": -1.0}],
     ids=lambda change: str(next(iter(change.items()))),
 )
 def test_manifest_with_absurd_counts_is_damaged(change: dict[str, Any]) -> None:
-    part = {"name": "rows", "size_bytes": 1, "sha256": "0" * 64, "pieces": [["0" * 64]]}
-    good = {"format": "clew-remote-thread", "version": 1, "parent": None, "names": ["t"], "parts": [part]}
-    good |= dict.fromkeys(("thread_id", "state", "name", "kind", "agent"), "t")
-    good |= {"number": 1, "schema": 1, "turns": 1, "pushed_at": 1.0}
+    good = good_manifest()
     assert read_manifest(json.dumps(good).encode()).turns == 1, "the control"
     for number in (0, 10**8 - 1, 10**8):
         with pytest.raises(UsageError, match="damaged"):
             read_manifest(json.dumps(good | {"number": number}).encode())
     with pytest.raises(UsageError, match="damaged"):
         read_manifest(json.dumps(good | change).encode())
+
+
+@pytest.mark.parametrize("before", ["/", "../../", "0"])
+@pytest.mark.parametrize("what", ["sha256", "pieces"])
+def test_manifest_names_nothing_but_digests(what: str, before: str) -> None:
+    good = good_manifest()
+    digest = before + "0" * 64
+    good["parts"][0][what] = digest if what == "sha256" else [[digest]]
+    with pytest.raises(UsageError, match="damaged"):
+        read_manifest(json.dumps(good).encode())
 
 
 async def test_remote_folder_is_read_without_waiting_and_without_following_links(

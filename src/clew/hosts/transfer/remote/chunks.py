@@ -38,7 +38,7 @@ MAX_LEVELS = 6
 NUMBER_DIGITS = 8  # of a manifest's number, so that names sort in order
 THREAD_KEY = re.compile(r"[A-Za-z0-9-]{1,100}\Z")  # a thread's id, which becomes a part of a path
 
-_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+_DIGEST = re.compile(r"\A[0-9a-f]{64}\Z")  # msgspec searches for a pattern anywhere in the text, so it says both ends
 _GROWING = ("turns", "turn_revisions", "pin_absorbed")  # tables to which rows are added, and in which few change
 
 
