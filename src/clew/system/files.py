@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -38,9 +39,14 @@ def write_draft(path: Path, content: bytes) -> Path:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes sure that the new name is on the disk too, in case of a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """Makes sure that the new name is on the disk too, in case of a power cut.
+
+    The file has its name by now, so this cannot fail: not every folder may be read, and not every file system (a share
+    of another machine, for example) can sync a folder.
+    """
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
