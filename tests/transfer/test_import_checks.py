@@ -239,6 +239,18 @@ async def test_a_copy_gives_a_prompt_that_was_never_sent_a_new_id(tmp_path: Path
     await engine.close()
 
 
+@pytest.mark.process
+async def test_an_archived_turn_with_an_unknown_role_is_the_fault_of_the_file(tmp_path: Path) -> None:
+    engine = engine_on(tmp_path / "a.db")
+    await engine.store.call(fill)
+    thread = read_export((await export_thread(engine, "maze", {})).content)
+    [archived] = [row for row in thread.tables["turns"] if row["id"] == "turn-5"]
+    archived["role"] = "oracle"
+    with pytest.raises(UsageError, match="not valid"):  # the ids are taken, so a copy is made
+        await import_thread(engine, thread, cwd=str(tmp_path))
+    await engine.close()
+
+
 async def test_an_archive_from_elsewhere_has_no_permissions_and_no_hidden_prompt_but_our_own_has(
     tmp_path: Path,
 ) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from clew.core.history import Turn, digest
 from clew.core.jobs.job import ACTIVE
@@ -15,13 +16,15 @@ from clew.core.pins import Pin
 from clew.core.record import Record, replace
 from clew.core.runs.run import LIVE, Owner
 from clew.core.thread import Permissions, Thread, Trust, narrower
-from clew.errors import UsageError
+from clew.errors import StoreError, UsageError
 from clew.hosts.pairs.folder import new_pair_id
 from clew.store.database.dialect import Catalogue
 from clew.store.records import dumps, each, thread_from, turn_from
 from clew.store.store import Store
 from clew.store.transfer.codec import AGAIN, MACHINE_COLUMNS, PLAIN_TABLES, PROCESS_COLUMNS, Row, Tables
 from clew.store.transfer.restoring import IdTaken, pins_of, restore
+
+T = TypeVar("T")
 
 # Columns that the user of this machine decides about, or that are never sent.
 LOCAL_COLUMNS = {"threads": ("name", "permissions", "trust"), "jobs": ("full_prompt",)}
@@ -163,7 +166,7 @@ def store_rows(
     except IdTaken:
         if not may_copy:
             raise
-    copy = _with_new_ids(tables, each(turn_from, tables.get("turns", [])), new_id)
+    copy = _with_new_ids(tables, read_rows(lambda: each(turn_from, tables.get("turns", []))), new_id)
     copied = [
         replace(pin, state=known.state, runtime=known.runtime, mark=known.mark)
         for pin, known in zip(pins_of(copy), pins, strict=True)
@@ -172,6 +175,14 @@ def store_rows(
         return _restore(store, copy, copied), True
     except IdTaken as error:
         raise UsageError("The file's rows do not fit together.", hint=AGAIN) from error
+
+
+def read_rows(read: Callable[[], T]) -> T:
+    """Makes records of rows. Raises UsageError for invalid rows: the fault is the file's, not the store's."""
+    try:
+        return read()
+    except (StoreError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsageError("The file holds a row that is not valid.", hint=AGAIN) from error
 
 
 def _restore(store: Store, tables: Tables, pins: Sequence[Pin]) -> list[Thread]:

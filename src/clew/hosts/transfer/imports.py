@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from clew.core.history import Turn
 from clew.core.pairs.pair import PairPart
@@ -36,21 +35,19 @@ from clew.engine.sessions.transfer import (
     portable,
     undo_placements,
 )
-from clew.errors import AgentError, Conflict, StoreError, UsageError
+from clew.errors import AgentError, Conflict, UsageError
 from clew.git.changes import Repository
 from clew.hosts.pairs.naming import check_pair_name, thread_name
-from clew.hosts.transfer.arrival import Destination, localized, store_rows, with_local_values
+from clew.hosts.transfer.arrival import Destination, localized, read_rows, store_rows, with_local_values
 from clew.hosts.transfer.export import shown_by
 from clew.hosts.transfer.export_file import session_part
 from clew.hosts.validation import check_name, existing_dir
 from clew.store.database.dialect import Catalogue
 from clew.store.records import each, thread_from, turn_from
 from clew.store.store import Store
-from clew.store.transfer.codec import AGAIN, PortableThread, Tables, check_schema
+from clew.store.transfer.codec import PortableThread, Tables, check_schema
 from clew.store.transfer.import_checks import check
 from clew.store.transfer.restoring import pins_of
-
-T = TypeVar("T")
 
 
 class ImportedSession(Record):
@@ -292,20 +289,12 @@ class _SessionFiles:
 
 
 def _threads(tables: Tables) -> list[Thread]:
-    return _made(lambda: each(thread_from, tables["threads"]))
+    return read_rows(lambda: each(thread_from, tables["threads"]))
 
 
 def _turns(tables: Tables) -> list[Turn]:
-    return _made(lambda: each(turn_from, tables.get("turns", [])))
+    return read_rows(lambda: each(turn_from, tables.get("turns", [])))
 
 
 def _pins(tables: Tables) -> list[Pin]:
-    return _made(lambda: pins_of(tables))
-
-
-def _made(make: Callable[[], T]) -> T:
-    """Makes records of rows. Raises UsageError for invalid rows: the fault is the file's, not the store's."""
-    try:
-        return make()
-    except (StoreError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UsageError("The file holds a row that is not valid.", hint=AGAIN) from error
+    return read_rows(lambda: pins_of(tables))
