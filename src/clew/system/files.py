@@ -12,7 +12,7 @@ def write_whole(path: Path, content: bytes, *, replace: bool = True) -> None:
 
     `replace=False`: FileExistsError if a file has that name, even one that was made during this call.
     """
-    draft = write_draft(path, content)
+    draft = _write_draft(path, content)
     try:
         if replace:
             draft.replace(path)
@@ -23,8 +23,8 @@ def write_whole(path: Path, content: bytes, *, replace: bool = True) -> None:
     _sync_folder(path.parent)
 
 
-def write_draft(path: Path, content: bytes) -> Path:
-    """Writes the content to the disk, in a new file beside `path`. The caller renames or removes that file."""
+def _write_draft(path: Path, content: bytes) -> Path:
+    """Writes the content to the disk, in a new file beside `path`."""
     draft = path.with_name(f".{path.name[:200]}.{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:

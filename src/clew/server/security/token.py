@@ -9,7 +9,6 @@ changes, and neither can be used as a Bearer token.
 from __future__ import annotations
 
 import hmac
-import os
 import re
 import secrets
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 from clew.core.record import Record
 from clew.core.secrets.daemon_token import TOKEN_FILE, cookie_of, page_key_of
 from clew.errors import StoreError
-from clew.system.files import write_draft
+from clew.system.files import write_whole
 from clew.system.folders import make_private
 
 TOKEN_BYTES = 32
@@ -92,27 +91,32 @@ def load_token(home: Path) -> Credentials:
 def new_token(home: Path) -> Credentials:
     """Replaces the token: links and cookies made with the old one stop working when the daemon starts again."""
     path = home / TOKEN_FILE
-    draft = _write_draft(path)
-    try:
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise _unreadable(path, error) from error
+    _replace(path)
     return _read(path)
 
 
 def _create(path: Path) -> Credentials:
-    """If two daemons start at once, the first one that links its file wins, and both read that file."""
-    draft = _write_draft(path)
+    """If two daemons start at once, the first one that writes its file wins, and both read that file."""
     try:
-        os.link(draft, path)
+        make_private(path.parent)
+        write_whole(path, _new_content(), replace=False)
     except FileExistsError:
         pass
-    except OSError:  # a file system without hard links
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    except OSError:  # a file system without hard links, or one that cannot be written
+        _replace(path)
     return _read(path)
+
+
+def _replace(path: Path) -> None:
+    try:
+        make_private(path.parent)
+        write_whole(path, _new_content())
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _new_content() -> bytes:
+    return f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode()
 
 
 def _read(path: Path) -> Credentials:
@@ -120,15 +124,6 @@ def _read(path: Path) -> Credentials:
     try:
         return Credentials(path.read_text("ascii").strip())
     except (OSError, UnicodeDecodeError) as error:
-        raise _unreadable(path, error) from error
-
-
-def _write_draft(path: Path) -> Path:
-    """Writes a new token to a file beside `path`, so that no process can read half a token."""
-    try:
-        make_private(path.parent)
-        return write_draft(path, f"{secrets.token_urlsafe(TOKEN_BYTES)}\n".encode())
-    except OSError as error:
         raise _unreadable(path, error) from error
 
 
