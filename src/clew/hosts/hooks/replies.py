@@ -16,13 +16,11 @@ from clew.core.secrets.leaks import leaked
 from clew.core.secrets.redaction import blank, find_secrets
 from clew.engine.engine import Engine
 from clew.errors import ClewError
-from clew.hosts.hooks.forge.api import ForgeApi, marked
+from clew.hosts.hooks.forge.api import ForgeApi
 from clew.store.rows.hooks import HookJob, StoredHook
 from clew.store.store import Store
 
 log = logging.getLogger("clew.hosts.hooks.replies")
-
-REPLY_MAX_CHARS = 60_000
 
 
 class HookReplies:
@@ -52,7 +50,7 @@ class HookReplies:
         if kinds:
             log.warning("secrets were blanked in a comment on %s: %s", purpose.key, ", ".join(sorted(set(kinds))))
         try:
-            url = await api.comment(repo, number, marked(text[:REPLY_MAX_CHARS] or "(no words)"))
+            url = await api.comment(repo, number, text or "(no words)")
         except ClewError as error:
             await self._end(job_id, "failed", error.message)
             return
