@@ -1,13 +1,16 @@
-"""Finding an agent's program on this machine. Every adapter's `find` uses this, with its own names."""
+"""Finding an agent's program on this machine, and the options in its help. Every adapter uses both."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from clew.agents.adapter import Binary
 from clew.errors import AgentMissing
 from clew.system.programs import is_program, on_path
+
+_OPTION = r"(?<![\w-])--[a-z][a-z0-9-]+"  # `re` compiles it when a binary is probed. That is rare: the result is stored
 
 
 def find(
@@ -47,3 +50,7 @@ def _installed(path_in_packages: str) -> Iterator[Path]:
         # Only where packages are installed: the work directory may be on the path too, and is not trusted.
         if folder.is_absolute() and folder.name in ("site-packages", "dist-packages"):
             yield folder / path_in_packages
+
+
+def options_in(help_text: str) -> frozenset[str]:
+    return frozenset(re.findall(_OPTION, help_text))

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from clew.api.thread import choice
-from clew.core.costs.usage import NO_USAGE, Usage
+from clew.core.costs.usage import MONEY_DIGITS, NO_USAGE, Usage
+from clew.core.ids import SHORT_ID
 from clew.core.jobs.job import ACTIVE, STOPPED, SUBMITTED, UNUSABLE_SESSION, Job, JobStatus, Limits, ProgressMarker
 from clew.core.outcome import Outcome
 from clew.core.record import Record, replace
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 RUNS_SHOWN = 10_000  # more than any job may have
 POLL_S = 0.25  # how soon a change by another process is noticed
 KEY_CHARS = 200
-SHORT_ID = 8
 MARKERS_SHOWN = 1000  # the newest
 MARKER_CHARS = 200  # of the agent's message; the run's events have all of it
 START_A_WORKER = "start `clew work`, or `clew serve --work`"  # which runs submitted jobs
@@ -110,7 +110,7 @@ class JobView(Record):
             "worker": job.worker,
             "cancel_requested": job.cancel_requested,
             "usage": self.usage.as_dict(),
-            "cost_usd": round(self.cost_usd, 6),
+            "cost_usd": round(self.cost_usd, MONEY_DIGITS),
             "created_at": stamp(job.created_at),
             "not_before": stamp(job.not_before),
             "started_at": stamp(job.started_at),

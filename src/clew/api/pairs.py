@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.api.thread import choice
+from clew.core.costs.usage import MONEY_DIGITS
 from clew.core.pairs.pair import Pair, PairEvent, PairRound, PairRunEvent, PairStatus
 from clew.core.record import Record
 from clew.core.runs.events import to_body
@@ -255,7 +256,7 @@ def pair_json(state: PairState, stamp: Stamp, error: ClewError | None = None, *,
         "threads": {"instructor": pair.instructor_thread_id, "worker": pair.worker_thread_id},
         "sessions": state.sessions,
         "usage": state.usage.as_dict(),
-        "cost_usd": round(state.cost_usd, 6),
+        "cost_usd": round(state.cost_usd, MONEY_DIGITS),
         "file": str(path) if (path := pair_folder.path_of(pair.cwd, pair.id)).is_file() else None,
         "imported_from": pair.imported_from,
         "error": told,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew import errors
 from clew.api.thread import choice
+from clew.core.costs.usage import MONEY_DIGITS
 from clew.core.record import Record
 from clew.core.reviews.review import (
     Finding,
@@ -140,7 +141,7 @@ def round_json(round_: ReviewRound, stamp: Stamp) -> dict[str, Any]:
         "run_id": round_.run_id,
         "runs": round_.runs,
         "usage": round_.usage.as_dict(),
-        "cost_usd": round(round_.cost_usd, 6),
+        "cost_usd": round(round_.cost_usd, MONEY_DIGITS),
         "prompt_chars": round_.prompt_chars,
         "transcript_chars": round_.transcript_chars,
         "error": None if error is None else {"code": error.code, "message": error.message, "hint": error.hint},
@@ -172,7 +173,7 @@ def review_json(state: ReviewState, sessions: Mapping[str, str], stamp: Stamp) -
         "open": sum(finding.state is FindingState.OPEN for finding in findings),
         "open_by_severity": _open_by_severity(findings),
         "rounds": [round_json(round_, stamp) for round_ in state.rounds],
-        "cost_usd": round(sum(round_.cost_usd for round_ in state.rounds), 6),
+        "cost_usd": round(sum(round_.cost_usd for round_ in state.rounds), MONEY_DIGITS),
         "created_at": stamp(review.created_at),
     }
 
@@ -219,18 +220,15 @@ def _path_json(path: PathUsage) -> dict[str, Any]:
         "usage": path.usage.as_dict(),
         "units_per_round": round(path.usage.units / each, 1) if path.rounds else None,
         "tokens_per_round": round(path.usage.shown_tokens / each, 1) if path.rounds else None,
-        "cost_usd_per_round": round(path.cost_usd / each, 6) if path.rounds else None,
+        "cost_usd_per_round": round(path.cost_usd / each, MONEY_DIGITS) if path.rounds else None,
         "seconds_per_round": round(path.seconds / each, 3) if path.rounds else None,
     }
-
-
-_ORDER = {severity: place for place, severity in enumerate(Severity)}
 
 
 def markdown(state: ReviewState) -> str:
     """The whole review, for a pull request or a file. Text of a model or an author cannot break out of its block."""
     review = state.review
-    findings = sorted(findings_of(state.rounds), key=lambda each: (_ORDER[each.severity], int(each.id[1:])))
+    findings = sorted(findings_of(state.rounds), key=lambda each: (each.severity.rank, int(each.id[1:])))
     lines = [f"# Review {review.id}", ""]
     about = f"{review.scope.value} changes" + (f" since {_code(review.base)}" if review.base else "")
     lines += [f"{about} in {_code(review.top)}, {len(state.rounds)} round(s).", ""]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NewType
 
+SHORT_ID = 8  # characters of an id that are shown; a command accepts them instead of the whole id
+
 ThreadId = NewType("ThreadId", str)
 TurnId = NewType("TurnId", str)
 RunId = NewType("RunId", str)

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from clew.api.reply import Reply
 from clew.api.reviews import ReviewState, error_of
 from clew.api.thread import Thread
+from clew.core.costs.usage import MONEY_DIGITS
 from clew.core.record import Record
 from clew.core.reviews.review import Finding, FindingState, ReviewRound, RoundStatus, findings_of
 
@@ -125,7 +126,7 @@ def round_shape(state: ReviewState, round_: ReviewRound) -> RoundShape:
             finding_shape(each) for each in found if each.round < round_.number and each.state is FindingState.OPEN
         ],
         files=[change.path for change in round_.changes],
-        cost_usd=round(round_.cost_usd, 6),
+        cost_usd=round(round_.cost_usd, MONEY_DIGITS),
         error=error.message if error is not None else None,
     )
 
@@ -157,7 +158,7 @@ def review_summary_shape(state: ReviewState) -> ReviewSummaryShape:
 
 
 def answer_shape(reply: Reply) -> AnswerShape:
-    return _shape(AnswerShape, reply, cost_usd=round(reply.cost_usd, 6))
+    return _shape(AnswerShape, reply, cost_usd=round(reply.cost_usd, MONEY_DIGITS))
 
 
 def thread_shape(thread: Thread) -> ThreadShape:

@@ -13,9 +13,9 @@ import websockets
 from starlette.types import Message, Receive, Scope, Send
 from websockets.exceptions import InvalidStatus
 
-from clew.core.hooks.hook import Forge
+from clew.core.hooks.hook import MAX_EVENT_BYTES, Forge
 from clew.server.security.access_policy import AccessPolicy
-from clew.server.security.guards import MAX_HOOK_BYTES, MAX_HOOKS_BYTES, Guards
+from clew.server.security.guards import MAX_HOOKS_BYTES, Guards
 from clew.server.security.token import Credentials
 from clew.testing import scripted_agent
 from clew.testing.model.api import ModelApi
@@ -257,7 +257,7 @@ class TestMalformed:
         assert (await send(forge, "github.ping.ping", headers={"x-github-delivery": delivery})).status_code == 400
 
     async def test_a_huge_message_is_refused_before_it_is_read(self, site: ServeProcess) -> None:
-        too_long = head(site, "POST", "/hooks/github", f"Content-Length: {MAX_HOOK_BYTES + 1}")
+        too_long = head(site, "POST", "/hooks/github", f"Content-Length: {MAX_EVENT_BYTES + 1}")
         answer = await raw(site, too_long)
         assert (status_of(answer), problem_of(answer)["code"]) == (413, "too_large")
         assert "25 MB" in str(problem_of(answer)["detail"])
@@ -271,7 +271,7 @@ class TestMalformed:
         self, site: ServeProcess, forge: httpx.AsyncClient
     ) -> None:
         payload = payload_of("github.issues.opened")
-        payload["padding"] = "x" * (MAX_HOOK_BYTES - 100_000)
+        payload["padding"] = "x" * (MAX_EVENT_BYTES - 100_000)
         kept = await event(site, await received(forge, "github.issues.opened", payload))
         assert kept["number"] == 4
 

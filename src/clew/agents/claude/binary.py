@@ -13,8 +13,7 @@ REWIND_PRODUCT = "Claude Code"
 
 NAMES = ("claude", "openclaude")  # the second is a fork with the same command line
 
-# `re` compiles them when a binary is probed. That is rare, because the result is stored.
-_OPTION = r"(?<![\w-])--[a-z][a-z0-9-]+"
+# `re` compiles it when a binary is probed. That is rare, because the result is stored.
 _VERSION = r"(\d+\.\d+\.\d+\S*)\s*(?:\((.+)\))?"
 
 INSTALL_HINT = (
@@ -24,7 +23,7 @@ find = partial(programs.find, "claude", NAMES, "claude_agent_sdk/_bundled/claude
 
 
 def abilities(help_text: str, version_text: str) -> Abilities:
-    flags = frozenset(re.findall(_OPTION, help_text))
+    flags = programs.options_in(help_text)
     match = re.search(_VERSION, version_text)
     can_fork = {"--fork-session", "--session-id"} <= flags
     return Abilities(

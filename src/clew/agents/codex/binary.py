@@ -10,7 +10,6 @@ from clew.core.decision import Abilities
 
 NAMES = ("codex",)
 
-_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 _RESUME = re.compile(r"^\s+resume\b", re.MULTILINE)  # in the list of `codex exec`'s own commands
 _FORK = re.compile(r"^\s+fork\b", re.MULTILINE)
 _VERSION = re.compile(r"(\S+)\s+(\d+\.\d+\.\d+\S*)")
@@ -23,7 +22,7 @@ find = partial(programs.find, "codex", NAMES, "codex_cli_bin/bin/codex", "openai
 
 def abilities(help_text: str, version_text: str) -> Abilities:
     """From `codex exec --help` and `codex --version`."""
-    flags = frozenset(_OPTION.findall(help_text))
+    flags = programs.options_in(help_text)
     match = _VERSION.search(version_text)
     return Abilities(
         resume=bool(_RESUME.search(help_text)),

@@ -12,9 +12,11 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.ui.formatting import SHORT_ID, agent_words, harmless, plural, stamp
+from clew.cli.ui.formatting import agent_words, harmless, plural, stamp
 from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.run_display import meaning
+from clew.core.hooks.hook import MAX_EVENT_BYTES
+from clew.core.ids import SHORT_ID
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from clew.hosts.hooks.planner import EventPlan, PlannedJob
     from clew.hosts.hooks.preview import JobPreview
     from clew.store.rows.hooks import StoredHook
-
-FILE_MAX_BYTES = 25_000_000  # no forge sends more
 
 
 @click.command()
@@ -83,11 +83,11 @@ def _read(file: str) -> bytes:
 
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else named_path(file).open("rb") as stream:
-            raw = stream.read(FILE_MAX_BYTES + 1)
+            raw = stream.read(MAX_EVENT_BYTES + 1)
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}.") from error
-    if len(raw) > FILE_MAX_BYTES:
-        raise UsageError(f"{file} is longer than {FILE_MAX_BYTES:,} bytes, the limit for an event.")
+    if len(raw) > MAX_EVENT_BYTES:
+        raise UsageError(f"{file} is longer than {MAX_EVENT_BYTES:,} bytes, the limit for an event.")
     return raw
 
 

@@ -8,9 +8,10 @@ import click
 
 from clew.cli.client_runner import client_command
 from clew.cli.options import AS_JSON, LIMIT
-from clew.cli.ui.formatting import SHORT_ID, ago, harmless, one_line, short_ids, stamp
+from clew.cli.ui.formatting import ago, harmless, one_line, short_ids, stamp
 from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
+from clew.core.ids import SHORT_ID
 
 if TYPE_CHECKING:
     from clew.api.client import Client

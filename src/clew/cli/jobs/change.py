@@ -10,8 +10,9 @@ from clew.cli.client_runner import client_command, with_client
 from clew.cli.jobs.submit import WAIT
 from clew.cli.options import AS_JSON
 from clew.cli.runs.control import wait_until_ended
-from clew.cli.ui.formatting import SHORT_ID, stamp
+from clew.cli.ui.formatting import stamp
 from clew.cli.ui.printing import note, print_json
+from clew.core.ids import SHORT_ID
 from clew.core.jobs.job import STOPPED, SUBMITTED, StartMode
 from clew.errors import UsageError
 

@@ -7,10 +7,11 @@ import time
 from typing import TYPE_CHECKING
 
 from clew.cli.jobs.jobs import state
-from clew.cli.ui.formatting import SHORT_ID, joined, one_line, plural, price
+from clew.cli.ui.formatting import joined, one_line, plural, price
 from clew.cli.ui.printing import dim, note
 from clew.cli.ui.run_display import RunDisplay, meaning
 from clew.cli.ui.status_line import clock
+from clew.core.ids import SHORT_ID
 from clew.core.jobs.job import STOPPED, Job, JobStatus
 from clew.core.runs import events
 

@@ -9,9 +9,10 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import seconds
-from clew.cli.ui.formatting import SHORT_ID, stamp
+from clew.cli.ui.formatting import stamp
 from clew.cli.ui.printing import note, print_json, say
 from clew.core.durations import DAY_S
+from clew.core.ids import SHORT_ID
 from clew.errors import UsageError
 
 if TYPE_CHECKING:

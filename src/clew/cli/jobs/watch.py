@@ -9,8 +9,9 @@ import click
 
 from clew.cli.client_runner import client_command
 from clew.cli.runs.watch import event_object
-from clew.cli.ui.formatting import SHORT_ID, one_line, stamp
+from clew.cli.ui.formatting import one_line, stamp
 from clew.cli.ui.printing import for_terminal, note, print_json, say
+from clew.core.ids import SHORT_ID
 from clew.errors import Cancelled
 
 if TYPE_CHECKING:

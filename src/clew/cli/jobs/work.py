@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.ui.formatting import SHORT_ID, harmless, lasted, local_time, plural
+from clew.cli.ui.formatting import harmless, lasted, local_time, plural
 from clew.cli.ui.printing import note
+from clew.core.ids import SHORT_ID
 from clew.core.jobs.job import STOPPED
 from clew.errors import Cancelled, ClewError, StoreError, UsageError
 

@@ -25,7 +25,6 @@ WHERE_CHARS = 200
 NAMED_FILES = 5
 INDENT = "    "
 COLOURS = {Severity.CRITICAL: "red", Severity.HIGH: "red", Severity.MEDIUM: "yellow"}
-_ORDER = {severity: place for place, severity in enumerate(Severity)}
 
 
 class RoundDisplay(RunDisplay):
@@ -130,7 +129,7 @@ def states(findings: Sequence[Finding]) -> str:
 def finding_lines(findings: Iterable[Finding], *, with_note: bool = False) -> list[str]:
     """The most severe finding first. Text that a model wrote cannot control the terminal, and stays indented."""
     lines: list[str] = []
-    for finding in sorted(findings, key=lambda each: _ORDER[each.severity]):
+    for finding in sorted(findings, key=lambda each: each.severity.rank):
         lines += [_head(finding, finding.severity.value), *_paragraph(finding.detail, INDENT)]
         lines += _paragraph(f"Suggestion: {finding.suggestion}", INDENT) if finding.suggestion else []
         if with_note and finding.note:

@@ -10,9 +10,10 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
 from clew.cli.ui import agent_questions
-from clew.cli.ui.formatting import SHORT_ID, one_line, short_ids
+from clew.cli.ui.formatting import one_line, short_ids
 from clew.cli.ui.printing import note, print_json
 from clew.cli.ui.tables import columns
+from clew.core.ids import SHORT_ID
 from clew.core.runs.run import LIVE
 from clew.core.runs.run import Run as RunRecord
 from clew.errors import Cancelled, Conflict, NotFound, UsageError

@@ -10,8 +10,9 @@ import click
 
 from clew.cli.client_runner import client_command, with_client
 from clew.cli.options import complete_thread
-from clew.cli.ui.formatting import SHORT_ID, one_line
+from clew.cli.ui.formatting import one_line
 from clew.cli.ui.printing import note
+from clew.core.ids import SHORT_ID
 from clew.core.runs.run import LIVE, Run
 from clew.errors import ClewError, NotFound, UsageError
 

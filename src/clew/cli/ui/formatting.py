@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from clew.core.ids import SHORT_ID
+
 if TYPE_CHECKING:
     from clew.core.history import Turn
     from clew.store.views.search import SearchHit
 
-SHORT_ID = 8
 AGENT_CHARS = 80
 FIRST_STAMP, LAST_STAMP = "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"
 NO_PRICE = "no price"  # tokens were used, and the agent did not report their cost

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TextIO
 
 from clew.cli.ui.formatting import CONTROL_CHARACTERS, harmless
-
-MONEY_DIGITS = 6  # decimals of every amount in JSON
+from clew.core.costs.usage import MONEY_DIGITS
 
 
 def note(text: str) -> None:

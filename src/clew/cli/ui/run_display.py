@@ -7,11 +7,12 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Self, TextIO
 
-from clew.cli.ui.formatting import SHORT_ID, joined, local_time, one_line, price
+from clew.cli.ui.formatting import joined, local_time, one_line, price
 from clew.cli.ui.printing import dim, note
 from clew.cli.ui.streamed_answer import StreamedAnswer
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.decision import MEANING, Reason
+from clew.core.ids import SHORT_ID
 from clew.core.runs import events
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from clew.cli.ui import agent_questions
-from clew.cli.ui.formatting import SHORT_ID, harmless, one_line
+from clew.cli.ui.formatting import harmless, one_line
+from clew.core.ids import SHORT_ID
 from clew.core.record import Record
 from clew.core.runs.run import LIVE, Run, RunStatus
 from clew.errors import ClewError

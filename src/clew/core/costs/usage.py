@@ -13,6 +13,7 @@ CACHE_WRITE = 1.25
 CACHE_READ = 0.1
 OUTPUT = 5.0
 
+MONEY_DIGITS = 6  # decimals of every amount in JSON
 CHARS_PER_TOKEN = 4  # a rule of thumb, good enough for what is shown as an estimate
 
 

@@ -14,6 +14,7 @@ from clew.core.record import Record
 from clew.core.thread import Permissions
 
 KIND = "hook"  # the kind of a hook's threads and jobs
+MAX_EVENT_BYTES = 25_000_000  # a forge's message: GitHub sends no more
 
 
 class Forge(StrEnum):

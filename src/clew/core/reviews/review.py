@@ -25,6 +25,11 @@ class Severity(StrEnum):
     LOW = "low"  # a small fault
     INFO = "info"  # worth knowing; nothing needs to be done
 
+    @property
+    def rank(self) -> int:
+        """0 is the most severe."""
+        return list(Severity).index(self)
+
 
 class FindingState(StrEnum):
     OPEN = "open"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from clew.core.ids import SHORT_ID
 from clew.core.jobs.job import Job
 from clew.engine.settings import RuntimeContext
 from clew.errors import ClewError, Conflict
@@ -68,4 +69,4 @@ class JobFiles:
         try:
             await self.of(job.cwd, job.id).save(why)
         except ClewError as error:
-            log.warning("no checkpoint of job %s: %s", job.id[:8], error.message)
+            log.warning("no checkpoint of job %s: %s", job.id[:SHORT_ID], error.message)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clew.core.durations import DAY_S
-from clew.core.ids import ThreadId
+from clew.core.ids import SHORT_ID, ThreadId
 from clew.core.jobs.job import ACTIVE, Job, JobStatus, Limits, StartMode
 from clew.core.lookup import LATEST, by_prefix
 from clew.core.record import Record, replace
@@ -62,7 +62,7 @@ class Jobs:
             await self._files.of(new.cwd, job_id).check()
         thread = Thread(
             id=ThreadId(self._engine.context.new_id()),
-            name=f"job-{job_id[:8]}",
+            name=f"job-{job_id[:SHORT_ID]}",
             cwd=new.cwd,
             agent=new.agent,
             model=new.model,

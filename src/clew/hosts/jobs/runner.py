@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from clew.core.decision import Reason
-from clew.core.ids import RunId
+from clew.core.ids import SHORT_ID, RunId
 from clew.core.jobs.job import ACTIVE, STOPPED, TOO_LATE, IllegalJobMove, Job, JobStatus, after_run
 from clew.core.outcome import Outcome
 from clew.core.runs.events import MessageSaid
@@ -293,5 +293,7 @@ def _warn_about_lost_session(job: Job, run: Run) -> None:
     """The session should have been resumed, but it was gone or too old."""
     if run.reason in LOST and not run.session_resumed:
         log.warning(
-            "job %s: the session was not resumed (%s); a fresh one got the whole transcript", job.id[:8], run.reason
+            "job %s: the session was not resumed (%s); a fresh one got the whole transcript",
+            job.id[:SHORT_ID],
+            run.reason,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from clew.core.ids import ThreadId
+from clew.core.ids import SHORT_ID, ThreadId
 from clew.core.lookup import LATEST, SEARCH_LIMIT, by_prefix
 from clew.core.pins import PinState
 from clew.core.record import Record
@@ -82,7 +82,7 @@ class Reviews:
         draft = Review("", thread_id, top, new.scope, new.base, paths, new.focus.strip(), None, now)
 
         def create(store: Store) -> tuple[Review, Thread]:
-            name = f"review-{thread_id[:8]}"  # until the review has its number
+            name = f"review-{thread_id[:SHORT_ID]}"  # until the review has its number
             store.threads.create(review_thread(thread_id, name, top, new.agent, new.model, now))
             review = store.reviews.create(draft, day)
             return review, store.threads.update(thread_id, at=now, name=f"review-{review.id}")

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from clew.core.ids import SHORT_ID
 from clew.core.record import Record
 from clew.core.thread import Thread
 from clew.errors import NotFound, StoreError, UsageError
@@ -50,7 +51,7 @@ def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Pat
         content["companions"] = packed(list(others))
     try:
         make_private(folder)
-        path = _free_path(folder, f"{thread.name}-{int(at)}-{thread.id[:8]}")
+        path = _free_path(folder, f"{thread.name}-{int(at)}-{thread.id[:SHORT_ID]}")
         write_whole(path, json.dumps(content, indent=1).encode())
     except OSError as error:
         raise StoreError(

@@ -10,7 +10,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-MONEY_DIGITS = 6
+from clew.core.costs.usage import MONEY_DIGITS
+
 FIRST_STAMP, LAST_STAMP = "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"
 
 

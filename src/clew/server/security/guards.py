@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from clew.core.hooks.hook import Forge
+from clew.core.hooks.hook import MAX_EVENT_BYTES, Forge
 from clew.server.live.event_encoding import PIECE_BYTES, pieces
 from clew.server.live.send_buffers import SendBuffers
 from clew.server.models import problems
@@ -31,7 +31,6 @@ from clew.server.security.login_page import STYLE_PATH
 log = logging.getLogger("clew.server")
 
 BODY_S = 30.0  # how long a whole body may take to arrive: an incomplete one occupies memory
-MAX_HOOK_BYTES = 25_000_000  # one forge's message: GitHub sends no more
 MAX_HOOKS_BYTES = 100_000_000  # all forges' messages that are being received
 OPEN_PATHS = ("/healthz", STYLE_PATH)
 HOOK_PATHS = tuple(f"/hooks/{forge}" for forge in Forge)  # exactly these, nothing below them
@@ -124,7 +123,7 @@ class Guards:
         self._policy.check_host(headers)
         if scope["method"] != "POST":
             raise problems.wrong_method(scope["method"], "POST")
-        return await _with_body(headers, receive, MAX_HOOK_BYTES, take, only_json=False)
+        return await _with_body(headers, receive, MAX_EVENT_BYTES, take, only_json=False)
 
 
 class _BodyBudget:

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.ui.formatting import SHORT_ID, agent_words, harmless, one_line, plural, speaker
+from clew.cli.ui.formatting import agent_words, harmless, one_line, plural, speaker
 from clew.cli.ui.printing import has_colours
 from clew.core.branching.compare import DiffKind, TextPiece, TurnDiff, unmarked, words
 from clew.core.branching.edits import FileDiff, FileDiffKind, diff_lines
+from clew.core.ids import SHORT_ID
 
 if TYPE_CHECKING:
     from clew.core.history import Turn
