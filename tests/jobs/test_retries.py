@@ -155,11 +155,7 @@ async def test_an_impossible_reset_time_leads_to_a_limited_wait(scripted: Stage,
         latest = client.engine.context.clock() + FIRST_PAUSE_S + JITTER_S
         assert waiting.wake_at is not None and now < waiting.wake_at <= latest
 
-        from clew.cli.ui.formatting import stamp as in_cli
-        from clew.server.models.json_body import stamp as in_http
-
-        for stamp in (in_cli, in_http):
-            assert json.dumps((await view_job(client, job.id)).to_json(stamp))
+        assert json.dumps((await view_job(client, job.id)).to_json())
 
 
 @pytest.mark.rest

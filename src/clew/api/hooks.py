@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from clew.api.client import Client
@@ -18,12 +18,12 @@ from clew.errors import NotFound, UsageError
 from clew.hosts.hooks.forge import events as forge_events
 from clew.hosts.hooks.sessions import HookSession
 from clew.store.rows.hooks import StoredHook
+from clew.system.timestamps import stamp
 
 LARGE_BYTES = 256 * 1024  # a larger body is read in a thread, so as not to block the event loop
 TITLE_MAX_CHARS = 300
 
 Body = dict[str, Any]
-Stamp = Callable[[float | None], str | None]
 State = Literal["received", "duplicate", "ignored", "unsigned", "malformed"]
 
 
@@ -88,12 +88,12 @@ async def is_used(client: Client) -> bool:
     return bool(hooks.settings.rules or await hooks.event_counts() or await hooks.sessions.keys())
 
 
-async def sessions_json(client: Client, stamp: Stamp) -> list[Body]:
+async def sessions_json(client: Client) -> list[Body]:
     last = await client.hooks.last_events()
-    return [session_json(each, last.get(each.key.key), stamp) for each in await client.hooks.sessions.list()]
+    return [session_json(each, last.get(each.key.key)) for each in await client.hooks.sessions.list()]
 
 
-def session_json(session: HookSession, last: StoredHook | None, stamp: Stamp) -> Body:
+def session_json(session: HookSession, last: StoredHook | None) -> Body:
     key = session.key
     return {
         "key": key.key,
@@ -105,13 +105,13 @@ def session_json(session: HookSession, last: StoredHook | None, stamp: Stamp) ->
         "session_id": session.session_id,
         "thread_id": key.thread_id,
         "branch": key.branch,
-        "last_event": None if last is None else event_json(last, stamp),
+        "last_event": None if last is None else event_json(last),
         "created_at": stamp(key.created_at),
         "used_at": stamp(key.used_at),
     }
 
 
-def event_json(stored: StoredHook, stamp: Stamp) -> Body:
+def event_json(stored: StoredHook) -> Body:
     event = stored.event
     return {
         "id": stored.id,

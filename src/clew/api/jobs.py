@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from clew.errors import (
 from clew.hosts.jobs.jobs import MAX_AHEAD_S, JobSpec
 from clew.hosts.validation import check_prompt, existing_dir
 from clew.store.records import StoredEvent
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
@@ -78,10 +79,10 @@ class JobView(Record):
     no_worker: str | None = None  # if the job waits and no worker is alive to run it: what to do
     markers: tuple[ProgressMarker, ...] | None = None  # its progress, the oldest first; None: not read
 
-    def to_json(self, stamp: Callable[[float | None], str | None]) -> dict[str, Any]:
-        """The object of the command line and the HTTP API; `stamp` formats times."""
+    def to_json(self) -> dict[str, Any]:
+        """The object of the command line and the HTTP API."""
         job, limits = self.job, self.job.limits
-        looked_up = {} if self.markers is None else {"markers": self._markers(self.markers, stamp)}
+        looked_up = {} if self.markers is None else {"markers": self._markers(self.markers)}
         return {
             "id": job.id,
             "status": job.status.value,
@@ -120,9 +121,7 @@ class JobView(Record):
             **looked_up,
         }
 
-    def _markers(
-        self, markers: Sequence[ProgressMarker], stamp: Callable[[float | None], str | None]
-    ) -> list[dict[str, Any]]:
+    def _markers(self, markers: Sequence[ProgressMarker]) -> list[dict[str, Any]]:
         return [
             {
                 "number": each.number,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,13 @@ from clew.hosts.pairs import folder as pair_folder
 from clew.hosts.pairs.live import LivePair, PairRunOptions
 from clew.hosts.pairs.pairs import NewPair, PairState
 from clew.hosts.pairs.rows import ResumeOptions
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.core.runs.options import Person
     from clew.store.store import Store
 
-Stamp = Callable[[float | None], str | None]
 WORKER_PERMISSIONS = (Permissions.EDITS, Permissions.ALL, Permissions.READ_ONLY)
 ROUNDS = 10
 EVERY_PAIR = 1_000_000
@@ -214,7 +213,7 @@ def event_json(event: PairEvent) -> dict[str, Any]:
     return {"type": event.kind, **event.as_dict()}
 
 
-def round_json(round_: PairRound, stamp: Stamp) -> dict[str, Any]:
+def round_json(round_: PairRound) -> dict[str, Any]:
     order = round_.order
     return {
         "round": round_.number,
@@ -230,7 +229,7 @@ def round_json(round_: PairRound, stamp: Stamp) -> dict[str, Any]:
     }
 
 
-def pair_json(state: PairState, stamp: Stamp, error: ClewError | None = None, *, rounds: bool = True) -> dict[str, Any]:
+def pair_json(state: PairState, error: ClewError | None = None, *, rounds: bool = True) -> dict[str, Any]:
     """The pair with all its rounds, unless `rounds` is False."""
     pair = state.pair
     if error is None and pair.error_code is not None:
@@ -263,4 +262,4 @@ def pair_json(state: PairState, stamp: Stamp, error: ClewError | None = None, *,
         "created_at": stamp(pair.created_at),
         "updated_at": stamp(pair.updated_at),
     }
-    return shown | ({"rounds": [round_json(each, stamp) for each in state.rounds]} if rounds else {})
+    return shown | ({"rounds": [round_json(each) for each in state.rounds]} if rounds else {})

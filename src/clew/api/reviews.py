@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +29,10 @@ from clew.hosts.reviews.reviews import LiveRound as LiveRound
 from clew.hosts.reviews.reviews import ReviewSpec
 from clew.hosts.reviews.reviews import ReviewState as ReviewState
 from clew.hosts.reviews.reviews import RoundOptions as RoundOptions
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-
-Stamp = Callable[[float | None], str | None]
 
 
 class ReviewOptions(Record):
@@ -118,7 +117,7 @@ def finding_json(finding: Finding) -> dict[str, Any]:
     return finding.as_dict()
 
 
-def round_json(round_: ReviewRound, stamp: Stamp) -> dict[str, Any]:
+def round_json(round_: ReviewRound) -> dict[str, Any]:
     """One round. `findings` are those that it found; `earlier` are its verdicts on earlier findings."""
     answer, error = round_.answer, error_of(round_)
     return {
@@ -150,7 +149,7 @@ def round_json(round_: ReviewRound, stamp: Stamp) -> dict[str, Any]:
     }
 
 
-def review_json(state: ReviewState, sessions: Mapping[str, str], stamp: Stamp) -> dict[str, Any]:
+def review_json(state: ReviewState, sessions: Mapping[str, str]) -> dict[str, Any]:
     """The whole review: every finding in its present state, every round."""
     review, last = state.review, state.last
     findings = findings_of(state.rounds)
@@ -172,7 +171,7 @@ def review_json(state: ReviewState, sessions: Mapping[str, str], stamp: Stamp) -
         "findings": [finding_json(finding) for finding in findings],
         "open": sum(finding.state is FindingState.OPEN for finding in findings),
         "open_by_severity": _open_by_severity(findings),
-        "rounds": [round_json(round_, stamp) for round_ in state.rounds],
+        "rounds": [round_json(round_) for round_ in state.rounds],
         "cost_usd": round(sum(round_.cost_usd for round_ in state.rounds), MONEY_DIGITS),
         "created_at": stamp(review.created_at),
     }

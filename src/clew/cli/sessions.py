@@ -11,10 +11,11 @@ from clew.cli.client_runner import client_command, with_client
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.error_report import print_error
 from clew.cli.options import AS_JSON, OF_AGENT, OF_PROJECT
-from clew.cli.ui.formatting import ago, harmless, one_line, plural, short_ids, stamp
+from clew.cli.ui.formatting import ago, harmless, one_line, plural, short_ids
 from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 from clew.errors import Busy, ClewError, NotFound, UsageError
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client

@@ -1,1 +1,1 @@
-"""Operating-system functions that every package may use: private folders, files, programs, child processes."""
+"""What every package may use: private folders, atomic files, programs, child processes, timestamps."""

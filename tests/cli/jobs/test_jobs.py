@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from clew.cli.jobs.jobs import span
-from clew.cli.ui.formatting import local_time, stamp
+from clew.cli.ui.formatting import local_time
 from clew.core.jobs.job import JobStatus
+from clew.system.timestamps import stamp
 from clew.testing.model.api import ModelApi
 from clew.testing.model.scripts import Hang, ToolUse
 from clew.testing.stage import CODEX_MODEL, Stage

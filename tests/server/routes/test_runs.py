@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from clew.core.runs.limits import JITTER_S
-from clew.server.models.json_body import stamp
+from clew.system.timestamps import stamp
 from clew.testing.stage import MODEL, Stage
 from server.daemons import LocalDaemon, ServeProcess, local_daemon
 

@@ -12,7 +12,7 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON
-from clew.cli.ui.formatting import agent_words, harmless, plural, stamp
+from clew.cli.ui.formatting import agent_words, harmless, plural
 from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.run_display import meaning
 from clew.core.hooks.hook import MAX_EVENT_BYTES
@@ -212,7 +212,7 @@ async def _fire(client: Client, event: HookEvent, *, wait: bool, as_json: bool) 
     if as_json:
         from clew.api.jobs import view_job
 
-        jobs = [(await view_job(client, job_id)).to_json(stamp) for job_id in stored.jobs]
+        jobs = [(await view_job(client, job_id)).to_json() for job_id in stored.jobs]
         print_json(_result(event, received.id, stored.state, stored.why, jobs=jobs))
     return code
 

@@ -8,7 +8,7 @@ import click
 
 from clew.cli.client_runner import client_command
 from clew.cli.options import AS_JSON, LIMIT
-from clew.cli.ui.formatting import ago, harmless, one_line, short_ids, stamp
+from clew.cli.ui.formatting import ago, harmless, one_line, short_ids
 from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 from clew.core.ids import SHORT_ID
@@ -41,7 +41,7 @@ async def events(client: Client, state: str | None, limit: int, as_json: bool) -
 
     found = await client.hooks.events(state=state, limit=limit)
     if as_json:
-        print_json([event_json(each, stamp) for each in found])
+        print_json([event_json(each) for each in found])
     elif not found:
         note("No events yet." if state is None else "No such events.")
     else:
@@ -88,7 +88,7 @@ async def sessions(client: Client, repo: str | None, as_json: bool) -> None:
     last = await client.hooks.last_events()
     trees = {tree.key: tree.path for tree in await client.hooks.trees.list() if tree.there}
     if as_json:
-        objects = [(each.key.key, session_json(each, last.get(each.key.key), stamp)) for each in found]
+        objects = [(each.key.key, session_json(each, last.get(each.key.key))) for each in found]
         print_json([session | {"work_tree": trees.get(key)} for key, session in objects])
     elif not found:
         note("No sessions yet." if repo is None else f"No sessions of {harmless(repo)}.")

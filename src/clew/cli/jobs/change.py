@@ -10,7 +10,6 @@ from clew.cli.client_runner import client_command, with_client
 from clew.cli.jobs.submit import WAIT
 from clew.cli.options import AS_JSON
 from clew.cli.runs.control import wait_until_ended
-from clew.cli.ui.formatting import stamp
 from clew.cli.ui.printing import note, print_json
 from clew.core.ids import SHORT_ID
 from clew.core.jobs.job import STOPPED, SUBMITTED, StartMode
@@ -62,7 +61,7 @@ def retry(job_id: str, resume: bool | None, restore: bool, keep: bool, wait: boo
 
             return await wait_for(client, job, as_json=as_json, in_place=not alive)
         if as_json:
-            print_json((await view_job(client, job.id)).to_json(stamp))
+            print_json((await view_job(client, job.id)).to_json())
         short = job.id[:SHORT_ID]
         note(f"job {short} is queued again; clew jobs watch {short} shows its progress")
         if not alive:
@@ -96,5 +95,5 @@ async def cancel(client: Client, job_id: str, as_json: bool) -> None:
         hint="Its worker may be dead: the next worker that runs ends it. See clew jobs show.",
     )
     if as_json:
-        print_json((await view_job(client, ended.id)).to_json(stamp))
+        print_json((await view_job(client, ended.id)).to_json())
     note(f"job {ended.id[:SHORT_ID]}: {ended.status}")

@@ -14,11 +14,12 @@ from clew.cli.jobs.logs import logs
 from clew.cli.jobs.submit import submit
 from clew.cli.jobs.watch import watch
 from clew.cli.options import AS_JSON, LIMIT
-from clew.cli.ui.formatting import ago, harmless, joined, lasted, local_time, one_line, plural, price, short_ids, stamp
+from clew.cli.ui.formatting import ago, harmless, joined, lasted, local_time, one_line, plural, price, short_ids
 from clew.cli.ui.printing import note, print_json, say, say_block, say_fields
 from clew.cli.ui.run_display import meaning, session_words
 from clew.cli.ui.tables import columns
 from clew.core.jobs.job import STOPPED, JobStatus
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
@@ -72,7 +73,7 @@ async def list_(client: Client, status: tuple[str, ...], key: str | None, limit:
     statuses = [JobStatus(each) for each in status] or None
     found = await view_jobs(client, await client.jobs.list(statuses=statuses, key=key, limit=limit))
     if as_json:
-        print_json([view.to_json(stamp) for view in found])
+        print_json([view.to_json() for view in found])
     elif not found:
         note("No jobs yet." if not status and key is None else "No such jobs.")
     else:
@@ -100,7 +101,7 @@ async def show(client: Client, job_id: str, as_json: bool) -> None:
     found = await view_job(client, job_id)
     if as_json:
         runs = [_run_object(number, run) for number, run in enumerate(found.runs, 1)]
-        print_json({**found.to_json(stamp), "run_list": runs})
+        print_json({**found.to_json(), "run_list": runs})
         return
     runs_shown = [_run_words(number, run) for number, run in enumerate(found.runs, 1)]
     say_fields([*_details(found), *runs_shown, *_markers(found)])

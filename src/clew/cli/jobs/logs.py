@@ -10,7 +10,7 @@ import click
 from clew.cli.client_runner import client_command
 from clew.cli.jobs.watch import job_event_object
 from clew.cli.options import AS_JSON
-from clew.cli.ui.formatting import joined, lasted, local_time, stamp
+from clew.cli.ui.formatting import joined, lasted, local_time
 from clew.cli.ui.printing import for_terminal, note, print_json, say
 from clew.cli.ui.run_display import meaning, session_words
 from clew.cli.ui.tool_lines import tool_line
@@ -46,7 +46,7 @@ async def logs(client: Client, job_id: str, number: int | None, as_json: bool) -
     chosen = [(n, run, await _events(client, run)) for n, run in enumerate(job.runs, 1) if number in (None, n)]
     if as_json:
         objects = [job_event_object(JobEvent(n, run, each)) for n, run, stored in chosen for each in stored]
-        print_json({**job.to_json(stamp), "events": objects})
+        print_json({**job.to_json(), "events": objects})
         return
     if not chosen:
         note(f"Nothing yet: the job is {job.job.status}.")

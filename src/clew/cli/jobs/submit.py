@@ -9,7 +9,6 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import seconds
-from clew.cli.ui.formatting import stamp
 from clew.cli.ui.printing import note, print_json, say
 from clew.core.durations import DAY_S
 from clew.core.ids import SHORT_ID
@@ -137,7 +136,7 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
             note(f"job {job.id[:SHORT_ID]} runs{here}")
             return await wait_for(client, job, as_json=as_json, in_place=not alive)
         if as_json:
-            print_json((await jobs.view_job(client, job.id)).to_json(stamp))
+            print_json((await jobs.view_job(client, job.id)).to_json())
         else:
             say(job.id)
             note(f"queued; clew jobs watch {job.id[:SHORT_ID]} shows its progress")

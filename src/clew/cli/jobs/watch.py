@@ -9,7 +9,7 @@ import click
 
 from clew.cli.client_runner import client_command
 from clew.cli.runs.watch import event_object
-from clew.cli.ui.formatting import one_line, stamp
+from clew.cli.ui.formatting import one_line
 from clew.cli.ui.printing import for_terminal, note, print_json, say
 from clew.core.ids import SHORT_ID
 from clew.errors import Cancelled
@@ -100,7 +100,7 @@ async def _conclude(client: Client, job_id: str, *, as_json: bool) -> int:
         sys.stdout.flush()
     note(closing_line(ended))
     if as_json:
-        print_json(ended.to_json(stamp), in_line=True)
+        print_json(ended.to_json(), in_line=True)
     return report_error(error_of(ended.job))
 
 

@@ -8,7 +8,7 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import complete_pair
-from clew.cli.ui.formatting import harmless, plural, stamp
+from clew.cli.ui.formatting import harmless, plural
 from clew.cli.ui.printing import note, print_json
 from clew.errors import UsageError
 
@@ -223,7 +223,7 @@ async def _conclude(client: Client, live: LivePair, *, as_json: bool) -> int:
     state = await client.pairs.find(live.pair.id)
     error = surface.error_of(live, state)
     if as_json:
-        print_json(surface.pair_json(state, stamp, error), in_line=True)
+        print_json(surface.pair_json(state, error), in_line=True)
     note(closing_line(state))
     if live.saved is not None:
         note(harmless(f"saved in {live.saved}"))

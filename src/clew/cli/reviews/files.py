@@ -10,7 +10,7 @@ from clew.cli.client_runner import with_client
 from clew.cli.error_report import error_object, print_error
 from clew.cli.options import AS_JSON, complete_review
 from clew.cli.ui.files import output_path, write_output
-from clew.cli.ui.formatting import harmless, plural, stamp
+from clew.cli.ui.formatting import harmless, plural
 from clew.cli.ui.printing import json_text, note, print_json, say
 from clew.errors import ClewError, UsageError
 
@@ -39,7 +39,7 @@ def export(review_id: str, kind: str, output: str | None, force: bool, with_secr
         from clew.api.reviews import markdown, review_json
 
         state = await client.reviews.find(await client.reviews.resolve(review_id))
-        made = markdown(state) if kind == "md" else review_json(state, await client.reviews.sessions(state), stamp)
+        made = markdown(state) if kind == "md" else review_json(state, await client.reviews.sessions(state))
         return (made, []) if with_secrets else client.blanked(made)
 
     made, kinds = with_client(work, reads=True)

@@ -13,7 +13,7 @@ from clew.cli.options import AS_JSON, LIMIT, complete_review
 from clew.cli.reviews.display import closing_line, finding_lines, result_words, round_lines, states
 from clew.cli.reviews.files import export, import_
 from clew.cli.reviews.round import follow, start
-from clew.cli.ui.formatting import agent_words, ago, dollars, harmless, joined, lasted, one_line, plural, stamp
+from clew.cli.ui.formatting import agent_words, ago, dollars, harmless, joined, lasted, one_line, plural
 from clew.cli.ui.printing import for_terminal, note, print_json, say, say_fields
 from clew.cli.ui.tables import columns
 from clew.core.reviews.review import FindingState, findings_of
@@ -120,8 +120,8 @@ async def _object(client: Client, state: ReviewState, round_: ReviewRound | None
     from clew.api.reviews import review_json, round_json
 
     if round_ is not None:
-        return round_json(round_, stamp)
-    return review_json(state, await client.reviews.sessions(state), stamp)
+        return round_json(round_)
+    return review_json(state, await client.reviews.sessions(state))
 
 
 def _row(state: ReviewState) -> list[str]:

@@ -12,7 +12,7 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import TIMEOUT, complete_review
 from clew.cli.reviews.display import RoundDisplay, closing_line, cut_line, round_lines
-from clew.cli.ui.formatting import agent_words, harmless, plural, stamp
+from clew.cli.ui.formatting import agent_words, harmless, plural
 from clew.cli.ui.printing import note, print_json, say
 from clew.core.reviews.review import FindingState, ReviewRound, findings_of
 from clew.errors import UsageError
@@ -160,7 +160,7 @@ async def _conclude(client: Client, round_: ReviewRound, *, as_json: bool) -> in
     error = error_of(round_)
     state = await client.reviews.find(round_.review_id)
     if as_json:
-        print_json(round_json(round_, stamp))
+        print_json(round_json(round_))
     else:
         for line in round_lines(state, round_):
             say(line)

@@ -13,13 +13,14 @@ from clew.cli.runs.answer import answer
 from clew.cli.runs.control import cancel, edit, remove, send
 from clew.cli.runs.watch import watch
 from clew.cli.ui import agent_questions, state_labels, tool_lines
-from clew.cli.ui.formatting import agent_words, ago, dollars, joined, lasted, one_line, price, short_ids, stamp
+from clew.cli.ui.formatting import agent_words, ago, dollars, joined, lasted, one_line, price, short_ids
 from clew.cli.ui.printing import note, print_json, say, say_block, say_fields
 from clew.cli.ui.run_display import session_words
 from clew.cli.ui.tables import columns
 from clew.core.costs.usage import NO_USAGE
 from clew.core.runs.run import LIVE, Attempt, Run
 from clew.core.runs.tool_calls import ToolCall, calls
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client

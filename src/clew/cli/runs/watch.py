@@ -10,7 +10,7 @@ from clew.cli.client_runner import with_client
 from clew.cli.options import complete_thread
 from clew.cli.runs.control import active_runs
 from clew.cli.ui.agent_questions import how_to_answer, question_lines
-from clew.cli.ui.formatting import one_line, stamp
+from clew.cli.ui.formatting import one_line
 from clew.cli.ui.printing import note, print_json
 from clew.cli.ui.run_display import RunDisplay
 from clew.cli.ui.state_labels import WHO_RECOVERS
@@ -18,6 +18,7 @@ from clew.core.ids import SHORT_ID
 from clew.core.runs.events import Event, QuestionAsked, RunQueued
 from clew.core.runs.run import LIVE, Run, RunStatus
 from clew.errors import AgentFailed, Cancelled, NotFound, UsageError
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     import asyncio

@@ -11,11 +11,12 @@ import click
 
 from clew.cli.client_runner import client_command, with_client
 from clew.cli.options import AS_JSON, age, complete_thread
-from clew.cli.ui.formatting import ago, harmless, plural, stamp
+from clew.cli.ui.formatting import ago, harmless, plural
 from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 from clew.core.thread import KINDS
 from clew.errors import Cancelled, UsageError
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client

@@ -13,7 +13,7 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, LIMIT, OF_AGENT, OF_PROJECT, age
 from clew.cli.ui import state_labels
-from clew.cli.ui.formatting import agent_words, ago, one_line, price, stamp
+from clew.cli.ui.formatting import agent_words, ago, one_line, price
 from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 from clew.core.lookup import ALL_ROWS
@@ -21,6 +21,7 @@ from clew.core.runs.run import RunStatus
 from clew.core.thread import KINDS, Origin
 from clew.core.thread import Thread as ThreadRecord
 from clew.errors import UsageError
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from clew.cli.error_report import error_object, print_error
 from clew.cli.threads.export import note_secrets
 from clew.cli.threads.imports import note_sessions, session_object
-from clew.cli.ui.formatting import ago, harmless, plural, stamp
+from clew.cli.ui.formatting import ago, harmless, plural
 from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 from clew.errors import ClewError
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     import asyncio

@@ -10,11 +10,12 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, OF_AGENT, OF_PROJECT
 from clew.cli.threads.listing import OFFSET, check_restrictions, in_project
-from clew.cli.ui.formatting import ago, harmless, one_line, speaker, stamp
+from clew.cli.ui.formatting import ago, harmless, one_line, speaker
 from clew.cli.ui.printing import has_colours, note, print_json, say
 from clew.core.ids import SHORT_ID
 from clew.core.thread import KINDS
 from clew.errors import UsageError
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client

@@ -9,7 +9,7 @@ import click
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, INSTRUCTIONS, complete_thread
 from clew.cli.threads.listing import thread_object
-from clew.cli.ui.formatting import harmless, one_line, stamp
+from clew.cli.ui.formatting import harmless, one_line
 from clew.cli.ui.printing import note, print_json
 from clew.cli.ui.upcoming import next_turn
 from clew.errors import UsageError
@@ -78,7 +78,7 @@ def rename(name: str, new: str, as_json: bool) -> None:
         if as_json:
             from clew.api.pairs import pair_json
 
-            print_json(pair_json(await client.pairs.find(done.pair.id), stamp, rounds=False))
+            print_json(pair_json(await client.pairs.find(done.pair.id), rounds=False))
 
     with_client(work)
 

@@ -21,13 +21,14 @@ from clew.cli.threads.listing import list_, origin_words, thread_object
 from clew.cli.threads.push import pull, push
 from clew.cli.threads.search import search
 from clew.cli.threads.settings import rename, set_
-from clew.cli.ui.formatting import agent_words, ago, harmless, one_line, plural, short_ids, speaker, stamp
+from clew.cli.ui.formatting import agent_words, ago, harmless, one_line, plural, short_ids, speaker
 from clew.cli.ui.printing import for_terminal, note, print_json, say
 from clew.cli.ui.upcoming import upcoming_of
 from clew.core.lookup import ALL_ROWS
 from clew.core.runs.run import LIVE, RunStatus
 from clew.core.runs.run import Run as RunRecord
 from clew.errors import UsageError
+from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client, Run, Thread

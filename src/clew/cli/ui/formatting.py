@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from clew.store.views.search import SearchHit
 
 AGENT_CHARS = 80
-FIRST_STAMP, LAST_STAMP = "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"
 NO_PRICE = "no price"  # tokens were used, and the agent did not report their cost
 
 # Control characters except tab and newline, characters that change the direction of text, and characters without a
@@ -69,18 +68,6 @@ def lasted(began: float | None, ended: float | None) -> str:
         return ""
     seconds = max(0.0, ended - began)
     return f" after {seconds:.1f} s" if seconds < 60 else f" after {int(seconds // 60)} min {int(seconds % 60)} s"
-
-
-def stamp(at: float | None) -> str | None:
-    """A time for JSON. A time outside the calendar becomes the first or the last one of the calendar."""
-    if at is None or at != at:
-        return None
-    from datetime import UTC, datetime
-
-    try:
-        return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        return LAST_STAMP if at > 0 else FIRST_STAMP
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from clew.core.history import Turn
@@ -17,6 +16,7 @@ from clew.core.pairs.pair import Order, Pair, PairPart, PairRound
 from clew.core.record import Record
 from clew.core.secrets import redaction
 from clew.store.transfer.codec import with_texts
+from clew.system.timestamps import stamp
 
 VERSION = "1.0.0"
 BLANKED = "[blanked]"
@@ -72,8 +72,8 @@ def state_json(whole: SavedPair, environ: Mapping[str, str]) -> str:
     order = last.order if last is not None else None
     body = {
         "sessionId": pair.id,
-        "createdAt": _iso(pair.created_at),
-        "lastUpdatedAt": _iso(pair.updated_at),
+        "createdAt": stamp(pair.created_at),
+        "lastUpdatedAt": stamp(pair.updated_at),
         "version": VERSION,
         "config": {
             "instructorModel": pair.instructor_model or "",
@@ -110,12 +110,6 @@ def state_json(whole: SavedPair, environ: Mapping[str, str]) -> str:
     return json.dumps(blanked, ensure_ascii=False, indent=2) + "\n"
 
 
-def _iso(at: float | None) -> str | None:
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _messages(turns: Sequence[Turn]) -> list[dict[str, Any]]:
     return [
         {"role": turn.role.value, "content": turn.text} | ({"partial": True} if turn.partial else {}) for turn in turns
@@ -140,6 +134,6 @@ def _round(round_: PairRound) -> dict[str, Any]:
         "response": None if round_.order is None else _response(round_.order),
         "workerModel": round_.worker_model,
         "result": round_.result,
-        "startedAt": _iso(round_.started_at),
-        "endedAt": _iso(round_.ended_at),
+        "startedAt": stamp(round_.started_at),
+        "endedAt": stamp(round_.ended_at),
     }

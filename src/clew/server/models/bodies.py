@@ -9,9 +9,10 @@ from clew.core.costs.savings import DailySavings, Savings, transcript_new_tokens
 from clew.core.runs.question import Question, QuestionState
 from clew.core.runs.run import LIVE, Run
 from clew.core.thread import Origin
-from clew.server.models.json_body import money, stamp
+from clew.server.models.json_body import money
 from clew.server.models.run_errors import error_of
 from clew.store.records import RunView, StoredEvent, ThreadSummary, ThreadView, TurnView
+from clew.system.timestamps import stamp
 
 Body = dict[str, Any]
 

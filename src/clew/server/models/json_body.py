@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from starlette.responses import Response
 
 from clew.core.costs.usage import MONEY_DIGITS
-
-FIRST_STAMP, LAST_STAMP = "0001-01-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z"
 
 
 def json_text(value: Any) -> str:
@@ -30,16 +27,6 @@ def json_bytes(value: Any) -> bytes:
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """The models of schemas.py describe the bodies; tests check every response against them."""
     return Response(json_bytes(value), status_code=status, headers=dict(headers or {}), media_type="application/json")
-
-
-def stamp(at: float | None) -> str | None:
-    """A time as RFC 3339 in UTC with milliseconds. A time that is out of range becomes the first or last possible."""
-    if at is None or at != at:
-        return None
-    try:
-        return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        return LAST_STAMP if at > 0 else FIRST_STAMP
 
 
 def money(amount: float | None) -> float | None:

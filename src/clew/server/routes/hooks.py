@@ -15,7 +15,7 @@ from clew.api import hooks as hook
 from clew.core.hooks.hook import Forge
 from clew.server.access import TheClient
 from clew.server.models import hooks as shapes
-from clew.server.models.json_body import json_response, stamp
+from clew.server.models.json_body import json_response
 from clew.server.models.openapi import fails
 from clew.server.models.problems import RequestRefused
 from clew.server.worker import daemon_work
@@ -72,7 +72,7 @@ for path in ("/reset", "/api/hooks/reset"):
 @router.get("/api/hooks/sessions", response_model=shapes.HookSessionList, responses=fails(body=False))
 async def sessions(client: TheClient) -> Response:
     """All sessions, by repository, number and agent."""
-    return json_response({"items": await hook.sessions_json(client, stamp)})
+    return json_response({"items": await hook.sessions_json(client)})
 
 
 @router.get("/api/hooks/events", response_model=shapes.HookEventList, responses=fails(body=False))
@@ -83,7 +83,7 @@ async def events(
 ) -> Response:
     """The newest first. Events are kept for 30 days."""
     found = await client.hooks.events(state=state, limit=limit)
-    return json_response({"items": [hook.event_json(each, stamp) for each in found]})
+    return json_response({"items": [hook.event_json(each) for each in found]})
 
 
 @router.get("/api/hooks/settings", response_model=shapes.HookSettings, responses=fails(body=False))

@@ -16,7 +16,7 @@ from clew.errors import UsageError
 from clew.server.access import SharedState, TheClient, TheShared
 from clew.server.live.event_encoding import Parts, map_stream
 from clew.server.models import jobs as job_shapes
-from clew.server.models.json_body import json_response, json_text, stamp
+from clew.server.models.json_body import json_response, json_text
 from clew.server.models.openapi import fails, located, returns
 from clew.server.routes.events import EVENT_STREAM, EventStream
 from clew.server.security.body_limits import takes_long_text
@@ -84,7 +84,7 @@ async def list_(
     """The newest first."""
     statuses = None if status is None else (JobStatus(status),)
     found = await client.jobs.list(statuses=statuses, key=key or None, limit=limit)
-    items = [view.to_json(stamp) for view in await jobs.view_jobs(client, found)]
+    items = [view.to_json() for view in await jobs.view_jobs(client, found)]
     return json_response({"items": items, "workers": len(await jobs.workers(client, SUBMITTED))})
 
 
@@ -123,7 +123,7 @@ async def cancel(job_id: JobId, client: TheClient) -> Response:
 
 
 async def _answered(client: Client, job_id: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return json_response((await jobs.view_job(client, job_id)).to_json(stamp), status, headers)
+    return json_response((await jobs.view_job(client, job_id)).to_json(), status, headers)
 
 
 @router.get(
@@ -156,7 +156,7 @@ async def _sse(shared: SharedState, item: jobs.JobEvent | jobs.JobChanged) -> Pa
     """A change of the job has no id, because a client that reconnects gets the current state of the job anyway."""
     if isinstance(item, jobs.JobChanged):
         [view] = await jobs.view_jobs(shared.client, [item.job])
-        return (f"event: job_changed\ndata: {json_text(view.to_json(stamp))}\n\n".encode(),)
+        return (f"event: job_changed\ndata: {json_text(view.to_json())}\n\n".encode(),)
     event = shared.encoder.of(item.run.id, item.stored)
     run = json_text({"run": item.number, "run_id": item.run.id})
     head = f"id: {item.number}-{event.seq}\nevent: {event.kind}\ndata: {run[:-1]},"

@@ -14,7 +14,7 @@ from clew.core.reviews.review import ReviewRound
 from clew.errors import AgentFailed, NotFound, TimedOut, UsageError
 from clew.server.access import SharedState, TheClient, TheShared
 from clew.server.models import reviews as shapes
-from clew.server.models.json_body import json_response, stamp
+from clew.server.models.json_body import json_response
 from clew.server.models.openapi import TEXT, fails, located, returns
 from clew.server.security.body_limits import takes_long_text
 
@@ -78,7 +78,7 @@ async def list_(
     top = os.path.realpath(cwd) if cwd and "\0" not in cwd else cwd or None
     version = await client.views.version()  # read first: the page is notified about what changes after it
     found = await client.reviews.list(top=top, limit=limit, offset=offset)
-    items = [reviews.review_json(state, {}, stamp) for state in found]
+    items = [reviews.review_json(state, {}) for state in found]
     return json_response(
         {
             "items": [{name: item[name] for name in shapes.ReviewNote.model_fields} for item in items],
@@ -169,13 +169,13 @@ async def _followed(shared: SharedState, review_id: str, given: shapes.NewRound)
 
 def _accepted(begun: ReviewRound) -> Response:
     address = f"/api/reviews/{begun.review_id}/rounds/{begun.number}"
-    return json_response(reviews.round_json(begun, stamp), 202, {"Location": address})
+    return json_response(reviews.round_json(begun), 202, {"Location": address})
 
 
 async def _review(shared: SharedState, review_id: str) -> dict[str, Any]:
     """The whole review, as docs/http.md describes it."""
     state = await shared.client.reviews.find(review_id)
-    body = reviews.review_json(state, await shared.client.reviews.sessions(state), stamp)
+    body = reviews.review_json(state, await shared.client.reviews.sessions(state))
     for error in (each["error"] for each in body["rounds"] if each["error"] is not None):
         error["hint"] = HINTS.get(error["code"], error["hint"])
     return body
