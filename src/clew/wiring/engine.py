@@ -13,6 +13,7 @@ from clew import config
 from clew.core.decision import Policy
 from clew.core.history import Visibility
 from clew.core.runs.run import Owner
+from clew.core.secrets.variables import is_own_secret
 from clew.engine import faults
 from clew.engine.engine import Engine
 from clew.engine.process.family import started_at
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 STORE_FILE = "clew.db"
 ARCHIVE_DIR = "archive"
-SECRETS = ("CLEW_STORE", "CLEW_PASSPHRASE")  # environment variables that agents do not get …
-SECRET_ENDS = ("_SECRET", "_TOKEN")  # … and neither do they get CLEW_ variables with these endings
 
 
 class Adapters(Mapping[str, "Adapter"]):
@@ -104,14 +103,14 @@ def hidden(environ: Mapping[str, str], home: Path) -> tuple[str, ...]:
 
 def runtime_context(environ: Mapping[str, str]) -> RuntimeContext:
     pid = os.getpid()
-    environ = {key: value for key, value in environ.items() if not is_secret(key)}
+    environ = {name: value for name, value in environ.items() if not _is_secret(name)}  # agents do not get them
     return RuntimeContext(
         environ=environ, owner=Owner(_machine(), pid, started_at(pid) or 0.0), guard=agent_environment
     )
 
 
-def is_secret(name: str) -> bool:
-    return name in SECRETS or (name.startswith("CLEW_") and name.endswith(SECRET_ENDS))
+def _is_secret(name: str) -> bool:
+    return name == "CLEW_STORE" or is_own_secret(name)  # the store's address may contain a password
 
 
 def _machine() -> str:

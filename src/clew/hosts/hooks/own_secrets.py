@@ -9,13 +9,14 @@ from pathlib import Path
 from clew.core.secrets.daemon_token import TOKEN_FILE, cookie_of, page_key_of
 from clew.core.secrets.leaks import MIN_CHARS
 from clew.core.secrets.redaction import find_secrets, secret_values
+from clew.core.secrets.variables import is_own_secret
 
 
 def own_secrets(environ: Mapping[str, str], home: Path, settings: Path | None = None) -> dict[str, str]:
     """A mapping from each secret to its name: from the environment, the user's settings, and the daemon's token."""
     found = secret_values(environ.items(), os.path.lexists)
     for name, value in environ.items():  # our own, even when they look like ordinary words
-        if name.startswith("CLEW_") and name.endswith(("_SECRET", "_TOKEN", "_PASSPHRASE")) and len(value) >= MIN_CHARS:
+        if is_own_secret(name) and len(value) >= MIN_CHARS:
             found[value] = name
     text = _read(settings) if settings is not None else ""
     for value in secret_values([("clew.toml", text)], os.path.lexists):
