@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,3 +100,23 @@ def test_importing_clew_does_not_import(heavy: str) -> None:
 
 def test_the_package_says_that_it_is_typed() -> None:
     assert (Path(clew.__file__).parent / "py.typed").is_file()
+
+
+async def test_a_keyword_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    """A wrong name for `permissions` must not create a thread with the default permissions."""
+    async with clew.open(tmp_path / "home", environ={"HOME": str(tmp_path)}) as client:
+        thread = await client.thread("t", cwd=tmp_path, permissions="read-only")
+        wrong: dict[str, Any] = {"permission": "read-only"}
+        for call in (
+            client.thread("t", **wrong),
+            client.thread("new", **wrong),
+            client.new_thread("new", **wrong),
+            thread.change(**wrong),
+            thread.ask("hello", **wrong),
+            client.views.page(**wrong),
+            client.views.threads(**wrong),
+            client.views.search("hello", **wrong),
+        ):
+            with pytest.raises(TypeError, match="permission"):
+                await call
+        assert [each.name for each in await client.threads()] == ["t"]

@@ -30,6 +30,7 @@ from clew.api.thread import ThreadKeywords, choice
 from clew.core.costs.usage import StatRow
 from clew.core.history import Visibility
 from clew.core.lookup import SEARCH_LIMIT, by_prefix
+from clew.core.record import check_keywords
 from clew.core.runs.options import Person, TurnOptions
 from clew.core.runs.permissions import Answer
 from clew.core.runs.run import LIVE, Attempt, RunStatus
@@ -84,6 +85,7 @@ class Client:
 
         An existing thread takes the permissions and the trust that are given, and keeps its other settings.
         """
+        check_keywords(ThreadKeywords, settings)
         found = await self._chat.find(name) if name is not None else None
         if found is None:
             return await self.new_thread(name, prompt=prompt, **settings)
@@ -103,6 +105,7 @@ class Client:
 
         `thread_id` is the id of the new thread; None: a random one.
         """
+        check_keywords(ThreadKeywords, settings)
         defaults = self.settings
         agent, cwd = settings.get("agent") or defaults.of("agent"), settings.get("cwd")
         new = NewThread(

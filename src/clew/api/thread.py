@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from clew.api.reply import Reply, reply_of
 from clew.core.history import Turn, Visibility
-from clew.core.record import Record
+from clew.core.record import Record, check_keywords
 from clew.core.runs.events import Event
 from clew.core.runs.options import TurnKeywords, TurnOptions
 from clew.core.runs.question import Question
@@ -145,6 +145,7 @@ class Thread:
 
     async def change(self, *, name: str | None = None, **settings: Unpack[ThreadKeywords]) -> None:
         """Changes settings from the next turn on. Another work directory starts a fresh session."""
+        check_keywords(ThreadKeywords, settings)
         cwd = settings.get("cwd")
         self.record = await self._chat.change(
             self.record,

@@ -13,6 +13,7 @@ strictness is lost.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
 R = TypeVar("R", bound="Record")
@@ -98,3 +99,10 @@ def replace(record: R, **changes: Any) -> R:
 
 def fields_of(cls: type[Record]) -> tuple[str, ...]:
     return cls._fields
+
+
+def check_keywords(known: type, given: Mapping[str, object]) -> None:
+    """Raises TypeError for an unknown keyword argument: a TypedDict tells type checkers only, and checks nothing."""
+    unknown = given.keys() - known.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"unknown keyword arguments: {', '.join(sorted(unknown))}")

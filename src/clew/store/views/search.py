@@ -9,7 +9,7 @@ import json
 from typing import TypedDict, Unpack
 
 from clew.core.history import Role
-from clew.core.record import Record
+from clew.core.record import Record, check_keywords
 from clew.core.search import SearchQuery, Snippet, parse_query, snippet
 from clew.core.thread import Thread
 from clew.store.database.database import Database, Row
@@ -69,6 +69,7 @@ class ThreadSearch:
         self._database, self._threads, self._views = database, threads, views
 
     def threads(self, **filters: Unpack[ThreadFilters]) -> list[ListedThread]:
+        check_keywords(ThreadFilters, filters)
         with self._database.reading():
             rows = self._database.all(
                 SORTS[filters.get("sort", "updated")],
@@ -89,6 +90,7 @@ class ThreadSearch:
 
     def turns(self, text: str, **filters: Unpack[TurnFilters]) -> list[SearchHit]:
         """Turns that contain all of these words, the last stored first. A text without any word finds nothing."""
+        check_keywords(TurnFilters, filters)
         words = parse_query(text)
         if not words:
             return []

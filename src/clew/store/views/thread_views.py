@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict, Unpack
 
 from clew.core.lookup import ALL_ROWS
+from clew.core.record import check_keywords
 from clew.core.runs.run import LIVE, Run, RunStatus
 from clew.store.database.database import Database, Row
 from clew.store.database.versions import Versions
@@ -55,6 +56,7 @@ class ThreadViews:
 
     def page(self, **filters: Unpack[PageFilters]) -> ThreadPage:
         """The last used threads first."""
+        check_keywords(PageFilters, filters)
         where = {"q": pattern_of(filters.get("q")), "cwd": filters.get("cwd"), "kind": filters.get("kind")}
         limit, offset = filters.get("limit", 50), filters.get("offset", 0)
         with self._database.reading():
