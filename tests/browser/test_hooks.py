@@ -14,7 +14,7 @@ from browser.daemon import Daemon, started
 from browser.test_jobs import LOGIN, submitted
 from browser.test_use import PHONE, violations
 from browser.visitor import Visitor, answers, overflowing
-from hooks.test_forge_events import payload_of
+from hooks.forge.test_events import payload_of
 from server.forge import SECRETS, message, repository
 
 Visit = Callable[..., Visitor]

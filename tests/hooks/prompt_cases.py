@@ -14,7 +14,7 @@ from clew.core.hooks.hook import CLEAN_UP, HookAgent, HookEvent, Match, Rule, ro
 from clew.core.hooks.settings import HookSettings
 from clew.core.record import Record
 from clew.hosts.hooks.skills import SkillForm, Skills
-from hooks.test_forge_events import KIND_OF, must_read, payload_of, read
+from hooks.forge.test_events import KIND_OF, must_read, payload_of, read
 
 PROMPTS = Path(__file__).with_name("prompts")
 SKILLS = Path(__file__).parents[2] / "docs" / "skills"

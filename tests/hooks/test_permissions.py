@@ -11,7 +11,7 @@ from clew.core.hooks.hook import Forge, HookEvent
 from clew.hosts.hooks.hooks import MAX_TRIES, Hooks
 from clew.store.rows.hooks import StoredHook
 from clew.testing.stage import Stage
-from hooks.forge import TOKEN, FakeForge, hooks_with
+from hooks.forge.fake_forge import TOKEN, FakeForge, hooks_with
 from hooks.project import SETTINGS, HookProject, event
 
 NOBODY_LISTED = SETTINGS.replace('writers = ["alice"]\n', "")

@@ -16,7 +16,7 @@ from clew.server.security.token import load_token
 from clew.store.rows.hooks import HookJob
 from clew.testing.model.scripts import Fail, Slow, Text, ToolUse
 from clew.testing.stage import Stage
-from hooks.forge import TOKEN, FakeForge, hooks_with
+from hooks.forge.fake_forge import TOKEN, FakeForge, hooks_with
 from hooks.project import SETTINGS, HookProject, event, handled, succeeded
 from jobs.processes import ended, log_of, speaking, start, workers
 

@@ -12,7 +12,7 @@ from clew.core.hooks.hook import session_key
 from clew.core.jobs.job import Job, JobStatus
 from clew.testing.model.scripts import Fail, Reply, Request, Text, ToolUse
 from clew.testing.stage import Stage
-from hooks.forge import FakeForge, hooks_with
+from hooks.forge.fake_forge import FakeForge, hooks_with
 from hooks.project import REPO, SETTINGS, HookProject, event, handled, succeeded, trees
 from jobs.processes import until
 from reviews.reviewer import git

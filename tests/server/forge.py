@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 
 from clew.testing.stage import Stage
+from hooks.forge.test_events import headers_of, payload_of
 from hooks.project import HookProject
-from hooks.test_forge_events import headers_of, payload_of
 from server.daemons import LocalDaemon, ServeProcess
 
 SECRETS = {

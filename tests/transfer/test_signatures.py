@@ -24,7 +24,7 @@ from clew.hosts.transfer.signatures import FOR_A_FILE, Signer, sign, signer, sig
 from clew.testing.stage import Stage
 from clew.testing.store_contract.samples import a_thread, a_turn
 from transfer.machines import clew
-from transfer.remotes import OPEN, folder_of, objects
+from transfer.remote.remotes import OPEN, folder_of, objects
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from clew.core.hooks.hook import session_key
 from clew.testing.model.scripts import FINAL, Fail, Text, ToolUse
 from clew.testing.stage import MODEL, Stage
-from hooks.forge import TOKEN, FakeForge
+from hooks.forge.fake_forge import TOKEN, FakeForge
 from hooks.project import REPO, SETTINGS, HookProject, event
 from reviews.reviewer import git
 from reviews.test_import import in_the_plain_cli

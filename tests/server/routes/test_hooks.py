@@ -20,7 +20,7 @@ from clew.server.security.token import Credentials
 from clew.testing import scripted_agent
 from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage
-from hooks.test_forge_events import KIND_OF, headers_of, payload_of
+from hooks.forge.test_events import KIND_OF, headers_of, payload_of
 from server.daemons import TOKEN, ServeProcess, log_in, serve_process
 from server.forge import SECRETS, event, message, received, repository, send, signature
 from server.security.test_guards import head, problem_of, raw, status_of

@@ -13,7 +13,7 @@ import forkserver
 from clew.server.worker import DaemonWork, running_worker
 from clew.store.rows.hooks import HookKey
 from clew.testing.stage import MODEL, Stage
-from hooks.test_forge_events import payload_of
+from hooks.forge.test_events import payload_of
 from server.daemons import LocalDaemon, ServeProcess, local_daemon
 from server.forge import SECRETS, SETTINGS, ended_job, received, repository, until_handled
 from server.routes.test_metrics import scraped, value

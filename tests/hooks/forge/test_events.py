@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from clew.core.hooks.hook import KINDS, Forge, HookEvent
 from clew.hosts.hooks.forge.events import NotAnEvent, check_signature, delivery_of, read_event
 
-PAYLOADS = Path(__file__).parent / "payloads"
+PAYLOADS = Path(__file__).parents[1] / "payloads"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 HEAD, HEAD2 = "4f1c3b2a" * 5, "9e8d7c6b" * 5
 SECRET = "not-a-real-one"

@@ -28,7 +28,7 @@ from clew.testing.stage import MODEL, Stage
 from clew.testing.truth import TokenModel, expected
 from pairs.couple import Couple, carried_out, order, resumed
 from transfer.machines import ask, clew, two_machines
-from transfer.remotes import PASSPHRASE, folder_of, is_one_line, moved, objects, said, said_at_length
+from transfer.remote.remotes import PASSPHRASE, folder_of, is_one_line, moved, objects, said, said_at_length
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ from clew.hosts.transfer.remote.remote import open_remote
 from clew.hosts.transfer.remote.sync import find_manifest, pull, push
 from clew.testing.stage import Stage
 from transfer.machines import ask, clew
-from transfer.remotes import OPEN, PASSPHRASE, folder_of, is_one_line, moved, objects, said, synced
+from transfer.remote.remotes import OPEN, PASSPHRASE, folder_of, is_one_line, moved, objects, said, synced
 
 
 @pytest.mark.rest
