@@ -120,3 +120,13 @@ async def test_a_keyword_that_does_not_exist_is_an_error(tmp_path: Path) -> None
             with pytest.raises(TypeError, match="permission"):
                 await call
         assert [each.name for each in await client.threads()] == ["t"]
+
+
+async def test_a_run_that_continues_after_a_limit_cannot_be_given_another_agent_or_session(tmp_path: Path) -> None:
+    """It continues in the session of the limited run, so an option that contradicts this must not be ignored."""
+    async with clew.open(tmp_path / "home", environ={"HOME": str(tmp_path)}) as client:
+        thread = await client.thread("t", cwd=tmp_path)
+        others: list[dict[str, Any]] = [{"fresh_session": True}, {"agent": "codex"}, {"instructions": "x"}]
+        for other in others:
+            with pytest.raises(TypeError, match=next(iter(other))):
+                await thread.continue_after_limit("a run", **other)

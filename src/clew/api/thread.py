@@ -11,7 +11,7 @@ from clew.api.reply import Reply, reply_of
 from clew.core.history import Turn, Visibility
 from clew.core.record import Record, check_keywords
 from clew.core.runs.events import Event
-from clew.core.runs.options import TurnKeywords, TurnOptions
+from clew.core.runs.options import Person, TurnKeywords, TurnOptions
 from clew.core.runs.question import Question
 from clew.core.thread import Permissions, Trust
 from clew.core.thread import Thread as ThreadRecord
@@ -108,14 +108,22 @@ class Thread:
         self.record = turn.request.thread
         return Run(self.record, turn)
 
-    async def continue_after_limit(self, run_id: str, **options: Unpack[TurnKeywords]) -> Run:
+    async def continue_after_limit(
+        self,
+        run_id: str,
+        *,
+        wait: bool = True,
+        person: Person | None = None,
+        new_run_id: str | None = None,
+        lasting: bool = False,
+    ) -> Run:
         """Continues a run that met the account's usage limit. The new run is queued until the limit resets.
 
         It continues in the same session, with the agent, model, `resume` and `timeout_s` of that run. Raises Conflict
         when the run met no limit, or when another run followed it.
         """
-        turn = await self._chat.continue_after_limit(self.record, run_id, TurnOptions(**options))
-        return Run(self.record, turn)
+        options = TurnOptions(wait=wait, person=person, new_run_id=new_run_id, lasting=lasting)
+        return Run(self.record, await self._chat.continue_after_limit(self.record, run_id, options))
 
     async def turns(self) -> tuple[Turn, ...]:
         return await self._chat.history(self.record)
