@@ -31,6 +31,21 @@ def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_system_without_hard_links_takes_new_files_and_keeps_those_that_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "review.md"
+    write_whole(path, b"first", replace=False)
+    with pytest.raises(FileExistsError):
+        write_whole(path, b"second", replace=False)
+    assert path.read_bytes() == b"first" and stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [path]
+
+
 @pytest.mark.parametrize("replace", [True, False])
 def test_a_folder_that_cannot_be_synced_does_not_fail_the_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replace: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
@@ -10,17 +11,29 @@ from pathlib import Path
 def write_whole(path: Path, content: bytes, *, replace: bool = True) -> None:
     """Writes the file atomically: it gets its name only when its whole content is on the disk. Raises OSError.
 
-    `replace=False`: FileExistsError if a file has that name, even one that was made during this call.
+    `replace=False`: FileExistsError if a file has that name, even one that was made during this call (where the file
+    system has hard links).
     """
     draft = _write_draft(path, content)
     try:
         if replace:
             draft.replace(path)
         else:
-            os.link(draft, path)  # unlike a rename, this never replaces another file
+            _give_new_name(draft, path)
     finally:
         draft.unlink(missing_ok=True)
     _sync_folder(path.parent)
+
+
+def _give_new_name(draft: Path, path: Path) -> None:
+    try:
+        os.link(draft, path)  # unlike a rename, this never replaces another file
+    except FileExistsError:
+        raise
+    except OSError as error:  # a file system without hard links, where a check must do
+        if os.path.lexists(path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
+        draft.replace(path)
 
 
 def _write_draft(path: Path, content: bytes) -> Path:
