@@ -296,7 +296,7 @@ class TestCodex:
                 assert (await true_turn(child, voice)).session_resumed
                 assert (await true_turn(old, voice)).session_id == session.stem[-36:]
                 reply = await true_turn(late, voice)
-                assert (reply.session_resumed, reply.reason) == (False, "cannot_fork"), "it has gone on since"
+                assert (reply.session_resumed, reply.reason) == (False, "cannot_fork"), "it has continued since"
                 for thread in (end, child, early, old):
                     assert (await true_turn(thread, voice)).session_resumed
         assert not api.refused_hosts

@@ -73,7 +73,7 @@ async def test_a_worker_stops_when_told_to_even_if_its_store_fails(
             await working
         assert len(scripted.launches) == 1, "nor is its agent started again"
         async with workers(scripted):
-            assert (await ended(client, job)).status is JobStatus.SUCCEEDED, "another worker goes on with it"
+            assert (await ended(client, job)).status is JobStatus.SUCCEEDED, "another worker continues it"
 
 
 async def test_a_worker_that_stops_while_the_queue_starts_ends_the_queue(

@@ -76,7 +76,7 @@ async def test_a_deleted_session_file_leads_to_a_fresh_round(stage: Stage, quiet
         assert len(stage.launches) == spawned + 1, "nothing is spawned in vain"
         (repo / "b.py").write_text("b = 3\n")
         third = await follow(client, first.review_id)
-        assert third.session_resumed, "the new session is gone on with"
+        assert third.session_resumed, "the new session is continued"
     assert_quiet(stage, quiet)
 
 

@@ -79,7 +79,7 @@ async def test_sessions_of_both_clis_become_threads_and_stay_usable_there(tmp_pa
                 assert (reply.session_resumed, reply.session_id) == (True, listed[agent]["id"])
                 assert voice.shown == expected(history, prompt)
             begin_claude(stage, voice.outside_prompt(), f"--resume={listed['claude']['id']}")
-            assert len(voice.shown) == 5, "the plain CLI goes on with what Clew asked in it"
+            assert len(voice.shown) == 5, "the plain CLI continues what Clew asked in it"
             begin_codex(stage, voice.outside_prompt(), "resume", listed["codex"]["id"])
             assert len(voice.shown) == 5
             for agent, name in names.items():
@@ -160,7 +160,7 @@ class TestContinuedOutside:
                 told = [line for line in answer.warnings if "not in this thread" in line]
                 assert [f"it is in {new}" in line for line in told] == [True] * (thread is mine)
             assert not (await ask(mine, voice.prompt())).warnings, "it is said once"
-            assert resumed == [(False, False), (True, False), (True, True)], "a fork goes on in a copy"
+            assert resumed == [(False, False), (True, False), (True, True)], "a fork continues in a copy"
 
     @pytest.mark.rest
     async def test_an_adoption_is_refused_during_a_run(self, scripted: Stage) -> None:
@@ -174,7 +174,7 @@ class TestContinuedOutside:
                 if isinstance(event, TextStreamed):
                     refused = clew(scripted, "sessions", "adopt", session_id)
                     assert (refused.code, refused.out) == (Busy.exit_code, "")
-                    assert refused.err.startswith("clew: A run is going on in mine.\n")
+                    assert refused.err.startswith("clew: A run is in progress in mine.\n")
                     run.cancel()
             await run.reply()
             assert clew(scripted, "sessions", "adopt", session_id).code == 0

@@ -54,36 +54,36 @@ class PairSelection(Record):
     fork_at: int | None = None  # a round: a copy that ends with it is resumed
 
 
-async def start(client: Client, wanted: PairOptions) -> LivePair:
+async def start(client: Client, options: PairOptions) -> LivePair:
     """Starts a pair, which is stored and running when this returns. Missing options come from the settings."""
     settings = client.settings
-    agent = wanted.agent or settings.of("agent")
+    agent = options.agent or settings.of("agent")
     model = settings.model_of(agent)
     return await client.pairs.start(
         NewPair(
-            task=wanted.text,
-            cwd=wanted.cwd or ".",
+            task=options.text,
+            cwd=options.cwd or ".",
             agent=agent,
-            name=wanted.name,
-            instructor_model=wanted.instructor_model or model,
-            worker_model=wanted.worker_model or model,
-            thinking=bool(wanted.thinking),
-            max_rounds=wanted.rounds or ROUNDS,
-            permissions=_permissions(wanted.permissions) or Permissions.EDITS,
+            name=options.name,
+            instructor_model=options.instructor_model or model,
+            worker_model=options.worker_model or model,
+            thinking=bool(options.thinking),
+            max_rounds=options.rounds or ROUNDS,
+            permissions=_permissions(options.permissions) or Permissions.EDITS,
         ),
-        _run_options(wanted),
+        _run_options(options),
     )
 
 
-async def resume(client: Client, which: PairSelection, wanted: PairOptions) -> tuple[LivePair, tuple[str, ...]]:
+async def resume(client: Client, which: PairSelection, options: PairOptions) -> tuple[LivePair, tuple[str, ...]]:
     """Resumes a pair where it stopped. Returns it with the warnings to show first."""
-    permissions = _permissions(wanted.permissions)
-    cwd, said = wanted.cwd, tuple[str, ...]()
+    permissions = _permissions(options.permissions)
+    cwd, said = options.cwd, tuple[str, ...]()
     if which.file is not None:
         imported = await client.pairs.import_file(
             Path(which.file),
             cwd=cwd or ".",
-            agent=wanted.agent or client.settings.of("agent"),
+            agent=options.agent or client.settings.of("agent"),
             permissions=permissions or Permissions.EDITS,
         )
         pair_id, said = imported.pair.id, imported.warnings
@@ -91,24 +91,24 @@ async def resume(client: Client, which: PairSelection, wanted: PairOptions) -> t
         pair_id = await client.pairs.resolve(which.session)
     else:
         pair_id, cwd = await client.pairs.latest(cwd or "."), None
-    model = await _model_for_another_agent(client, pair_id, wanted.agent)
-    options = ResumeOptions(
-        message=wanted.text.strip(),
-        more_rounds=wanted.rounds,
-        instructor_model=wanted.instructor_model or model,
-        worker_model=wanted.worker_model or model,
-        agent=wanted.agent,
-        thinking=wanted.thinking,
+    model = await _model_for_another_agent(client, pair_id, options.agent)
+    resumption = ResumeOptions(
+        message=options.text.strip(),
+        more_rounds=options.rounds,
+        instructor_model=options.instructor_model or model,
+        worker_model=options.worker_model or model,
+        agent=options.agent,
+        thinking=options.thinking,
         permissions=permissions,
         cwd=cwd,
     )
     if which.fork_at is not None:
         # Checked before the fork, because a fork that cannot continue would be left over.
-        await client.pairs.check(pair_id, options, fork_at=which.fork_at)
-        forked = await client.fork(pair_id, wanted.name, at_round=which.fork_at)
+        await client.pairs.check(pair_id, resumption, fork_at=which.fork_at)
+        forked = await client.fork(pair_id, options.name, at_round=which.fork_at)
         pair_id = await client.pairs.resolve(forked.pair or pair_id)
         said += tuple(forked.notes)
-    return await client.pairs.resume(pair_id, options, _run_options(wanted)), said
+    return await client.pairs.resume(pair_id, resumption, _run_options(options)), said
 
 
 async def _model_for_another_agent(client: Client, pair_id: str, agent: str | None) -> str | None:
@@ -130,12 +130,12 @@ def _permissions(named: str | None) -> Permissions | None:
     return found
 
 
-def _run_options(wanted: PairOptions) -> PairRunOptions:
+def _run_options(options: PairOptions) -> PairRunOptions:
     return PairRunOptions(
-        timeout_s=wanted.timeout_s,
-        auto_save=wanted.auto_save,
-        wait_for_limit=wanted.wait_for_limit,
-        person=wanted.person,
+        timeout_s=options.timeout_s,
+        auto_save=options.auto_save,
+        wait_for_limit=options.wait_for_limit,
+        person=options.person,
     )
 
 

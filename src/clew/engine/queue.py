@@ -55,7 +55,7 @@ def open_run(
         holder = take_turn(store, run, token, context, settings)
         if holder is not None and not request.options.wait:
             raise Busy(
-                f"Another run is going on in {request.thread.name}.",
+                f"Another run is in progress in {request.thread.name}.",
                 hint="Wait for it (leave --no-wait out), or stop it with clew runs cancel.",
                 run_id=holder,
             )

@@ -152,20 +152,20 @@ def _conclude(store: Store, run: Run, attempts: list[Attempt], adapter_of: Adapt
     for question_id in _unread_answers(store, run):
         store.questions.reopen(run.id, question_id)
     # If this process owns the run, Clew did not die: only the database was unavailable.
-    what = "The database was away" if run.owner == context.owner else "Clew died"
+    what = "The database was unavailable" if run.owner == context.owner else "Clew died"
     usage = _used(store, run)
     cost_usd = price(store, run.agent, run.model, usage)
     store.runs.update(
         run.id,
         status=RunStatus.INTERRUPTED,
         outcome=Outcome.KILLED,
-        error=f"{what} while the run was going on.",
+        error=f"{what} while the run was in progress.",
         answer_turn_id=answer.id if answer else None,
         usage=usage,
         cost_usd=cost_usd,
         ended_at=now,
     )
-    message = f"{what} while the run was going on; what was said so far is kept."
+    message = f"{what} while the run was in progress; what was said so far is kept."
     ended = RunEnded(RunStatus.INTERRUPTED, Outcome.KILLED, usage, cost_usd, message)
     store.events.append(run.id, [(store.events.last_seq(run.id) + 1, now, ended)])
 

@@ -81,7 +81,7 @@ def check_dir(thread: Thread) -> None:
 def check_idle(store: Store, engine: Engine, thread: Thread) -> None:
     """Raises Busy during a run in the thread."""
     if engine.is_held(store, thread.id):
-        raise Busy(f"A run is going on in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel.")
+        raise Busy(f"A run is in progress in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel.")
 
 
 def single_thread(store: Store, name: str) -> Thread:

@@ -20,7 +20,7 @@ from server.daemons import BASE, TOKEN, LocalDaemon
 CASES = [
     (errors.NotFound("No such thread.", hint="Look."), 404, "not_found"),
     (errors.Conflict("Over already."), 409, "conflict"),
-    (errors.Busy("A run is going on.", run_id="r1"), 409, "busy"),
+    (errors.Busy("A run is in progress.", run_id="r1"), 409, "busy"),
     (errors.UsageError("Not so."), 422, "usage"),
     (errors.ConfigError("Not so."), 422, "config"),
     (errors.StoreError("Full.", kind="full"), 503, "store"),

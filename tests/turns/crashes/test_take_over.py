@@ -67,4 +67,4 @@ async def test_the_error_of_a_run_that_lost_its_database_does_not_say_that_clew_
         )
         await client.engine.store.call(lambda store: store.runs.create(left))
         [run] = await client.engine.recover()
-        assert run.error == "The database was away while the run was going on."
+        assert run.error == "The database was unavailable while the run was in progress."

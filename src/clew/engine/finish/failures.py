@@ -94,7 +94,7 @@ def error_of(end: AttemptEnd, agent: str) -> AgentError | None:
 
 
 def interrupted(message: str | None = None) -> AgentFailed:
-    return AgentFailed(message or "Clew was ended while the run was going on.", hint=KEPT)
+    return AgentFailed(message or "Clew was ended while the run was in progress.", hint=KEPT)
 
 
 def error_of_run(run: Run) -> AgentError | None:

@@ -80,7 +80,7 @@ def _rules_not_loaded(thread: Thread, rules: UnloadedRules) -> Warned:
 def _diverged(session_id: SessionId) -> Warned:
     return Warned(
         "session_diverged",
-        f"The session {session_id} went on outside Clew, and what was said there is not in this thread. "
+        f"The session {session_id} was continued outside Clew, and what was said there is not in this thread. "
         + ADOPT_HINT.format(session_id=session_id),
     )
 
@@ -88,8 +88,8 @@ def _diverged(session_id: SessionId) -> Warned:
 def _taken_over(name: str) -> Warned:
     return Warned(
         "session_diverged",
-        f"This thread's session went on outside Clew, and what was said there is not in this thread: it is in {name}, "
-        "which was made of that session.",
+        "This thread's session was continued outside Clew, and what was said there is not in this thread: "
+        f"it is in {name}, which was made from that session.",
     )
 
 

@@ -115,7 +115,7 @@ def _check_idle(store: Store, thread: Thread, context: RuntimeContext) -> None:
     held = live_lease(store, thread_key(thread.id), context)
     if held is not None:
         hint = "Wait for it, or stop it with clew runs cancel."
-        raise Busy(f"A run is going on in {thread.name}.", hint=hint, run_id=held.run_id)
+        raise Busy(f"A run is in progress in {thread.name}.", hint=hint, run_id=held.run_id)
 
 
 def turns_of(found: FoundSession, context: RuntimeContext, model: str | None = None) -> tuple[Turn, ...]:

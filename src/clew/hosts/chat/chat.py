@@ -275,7 +275,7 @@ class Chat:
             begun = store.runs.newest(thread_id=thread.id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=1)
             if holder is not None or begun:
                 raise Busy(
-                    f"A run is going on in {thread.name}.",
+                    f"A run is in progress in {thread.name}.",
                     hint="Wait for it, or stop it with clew runs cancel.",
                     run_id=holder or begun[0].id,
                 )
