@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from clew.errors import StoreError
 from clew.store import open_store
 from clew.testing.store_contract import a_thread, a_turn
 
@@ -46,6 +47,13 @@ def test_a_file_that_others_can_read_is_made_private(tmp_path: Path) -> None:
         assert modes(tmp_path)["clew.db"] == 0o600
         path.chmod(0o640)
         assert [problem for problem in store.check() if "chmod 600" in problem]
+
+
+def test_a_folder_in_place_of_the_database_is_refused_and_keeps_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    with pytest.raises(StoreError, match=r"^The database .* cannot be opened \(it is a directory\)\.$"):
+        open_store(tmp_path)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
 
 
 def test_paths_with_special_characters_can_be_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

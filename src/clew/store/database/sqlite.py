@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -437,7 +438,10 @@ def _make_file(path: Path) -> None:
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:  # it is not opened here, because closing it would release this process's SQLite locks
-        if path.stat().st_mode & 0o077:
+        mode = path.stat().st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a directory", str(path)) from None
+        if stat.S_ISREG(mode) and mode & 0o077:
             with suppress(PermissionError):  # another user owns the file and decides its mode
                 path.chmod(0o600)
         return
