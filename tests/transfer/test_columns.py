@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from clew.store.store import Store, open_store
@@ -44,6 +45,16 @@ def test_both_databases_have_the_same_catalogue(store: Store, postgres: Postgres
     shared = here.keys() & there.keys() - {INDEX_OF_WORDS}
     assert shared >= set(OF_A_THREAD)
     assert {table: here[table] for table in shared} == {table: there[table] for table in shared}
+
+
+def test_a_schema_that_was_added_before_ours_in_the_search_path_hides_no_column(postgres: PostgresServer) -> None:
+    address = postgres.new_store()
+    with open_store(address) as store:
+        before = store.database.catalogue()
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA AUTHORIZATION CURRENT_USER")  # of the user's name, which PostgreSQL tries first
+    with open_store(address) as store:
+        assert store.database.catalogue() == before
 
 
 def test_owners_are_written_before_what_belongs_to_them() -> None:

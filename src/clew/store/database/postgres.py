@@ -96,9 +96,12 @@ WHERE session.datname = current_database() AND session.pid <> pg_backend_pid()
     AND clock_timestamp() - session.state_change > make_interval(secs => %s)
 ORDER BY session.state_change
 """
+# Of the schema that holds our tables: a schema that was added since may come first in the search path.
 _CATALOGUE = """
 SELECT table_name::text, column_name::text, upper(data_type), is_nullable = 'NO'
-FROM information_schema.columns WHERE table_schema = current_schema()
+FROM information_schema.columns WHERE table_schema = (
+    SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = pg_class.relnamespace
+    WHERE pg_class.oid = to_regclass('schema_version'))
 """
 APPLICATION_CHARS = 63  # the server cuts off the rest
 
