@@ -52,7 +52,7 @@ def test_a_schema_that_was_added_before_ours_in_the_search_path_hides_no_column(
     with open_store(address) as store:
         before = store.database.catalogue()
     with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute("CREATE SCHEMA AUTHORIZATION CURRENT_USER")  # of the user's name, which PostgreSQL tries first
+        connection.execute("CREATE SCHEMA AUTHORIZATION CURRENT_USER")  # PostgreSQL tries it before public
     with open_store(address) as store:
         assert store.database.catalogue() == before
 
