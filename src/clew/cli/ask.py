@@ -96,7 +96,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, **giv
         raise UsageError(
             "The prompt and the instructions cannot both come from stdin.", hint="Give one as an argument."
         )
-    text = read_stdin("prompt") if from_stdin else prompt
+    text = read_stdin("prompt", "clew ask") if from_stdin else prompt
     standing = read_instructions(instructions) if instructions is not None else None
 
     async def work(client: Client) -> int:
@@ -182,18 +182,21 @@ async def _new(client: Client, options: AskOptions, text: str) -> Thread:
     return thread
 
 
-def read_stdin(what: str, command: str = "clew ask") -> str:
-    stdin = sys.stdin
-    if stdin is None or stdin.isatty():
-        raise UsageError(
-            f"There is no {what}.", hint=f'Give it as an argument, {command} "…", or on stdin, {command} - < file.'
-        )
-    return as_text(stdin.buffer.read(MAX_INPUT_BYTES), "stdin")
+def read_stdin(what: str, command: str) -> str:
+    """The text on stdin. `command` is what a hint shows, without the argument that may be -."""
+    hint = f'Give it as an argument, {command} "…", or on stdin, {command} - < file.'
+    return _stdin(UsageError(f"There is no {what}.", hint=hint))
+
+
+def _stdin(missing: UsageError) -> str:
+    if sys.stdin is None or sys.stdin.isatty():
+        raise missing
+    return as_text(sys.stdin.buffer.read(MAX_INPUT_BYTES), "stdin")
 
 
 def read_instructions(path: str) -> str:
     if path == "-":
-        return read_stdin("text of the instructions")
+        return _stdin(UsageError("There are no instructions on stdin.", hint="Name a file: --instructions FILE."))
     from clew.hosts.validation import named_path
 
     try:

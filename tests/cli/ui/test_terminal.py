@@ -212,12 +212,24 @@ def test_waiting_for_the_thread_shows_on_a_terminal_too(cli: Any) -> None:
     assert "ack: second" in shown
 
 
-def test_no_prompt_on_a_terminal_says_how_to_give_one(cli: Any) -> None:
-    code, shown = cli.terminal("ask").end()
+@pytest.mark.parametrize(
+    ("args", "missing", "how"),
+    [
+        (["ask"], "There is no prompt.", 'clew ask "…"'),
+        (["jobs", "submit"], "There is no prompt.", 'clew jobs submit "…"'),
+        (["threads", "edit", "t", "1f", "-"], "There is no text.", 'clew threads edit t 1f "…"'),
+        (["runs", "edit", "1f", "-"], "There is no text.", 'clew runs edit 1f "…"'),
+        (["ask", "--instructions", "-", "x"], "There are no instructions", "--instructions FILE"),
+    ],
+)
+def test_a_command_without_a_text_says_on_a_terminal_how_to_give_one(
+    cli: Any, args: list[str], missing: str, how: str
+) -> None:
+    code, shown = cli.terminal(*args).end()
 
     assert code == 2
-    assert "There is no prompt." in shown
-    assert 'clew ask "…"' in shown
+    assert missing in shown
+    assert how in shown
 
 
 @pytest.mark.rest

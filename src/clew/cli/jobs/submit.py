@@ -114,7 +114,7 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
     """
     from clew.cli.ask import read_stdin
 
-    text = read_stdin("prompt") if prompt is None or prompt == "-" else prompt
+    text = read_stdin("prompt", "clew jobs submit") if prompt is None or prompt == "-" else prompt
     limits = _limits(options)
     delay_s = _duration("--delay", options.pop("delay"))
 

@@ -62,7 +62,7 @@ def edit(run_id: str, text: str) -> None:
     if text == "-":
         from clew.cli.ask import read_stdin
 
-        text = read_stdin("text")
+        text = read_stdin("text", f"clew runs edit {run_id}")
 
     async def work(client: Client) -> None:
         run = await client.edit_queued((await client.run(run_id)).id, text)

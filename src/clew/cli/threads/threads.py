@@ -107,7 +107,7 @@ def edit(name: str, turn_id: str, text: str) -> None:
     if text == "-":
         from clew.cli.ask import read_stdin
 
-        text = read_stdin("text")
+        text = read_stdin("text", f"clew threads edit {name} {turn_id}")
     if not text.strip():
         raise UsageError("The new text is empty.", hint="clew threads truncate removes a turn.")
 
