@@ -162,7 +162,7 @@ LIMITS = st.builds(Limits, retries=st.integers(0, 4), max_resumes=st.integers(0,
 
 
 def carried_out(limits: Limits, ends: list[tuple[Outcome, bool, float | None]]) -> list[NextStep]:
-    """What follows from each run, until the job is over or the ends are: as the host keeps count of it."""
+    """The step after each run, until the job stops. Runs and troubles are counted as the host counts them."""
     job, seen = a_job(runs=0, limits=limits), list[NextStep]()
     for number, (outcome, resumed, told) in enumerate(ends):
         job = replace(job, runs=job.runs + 1)
