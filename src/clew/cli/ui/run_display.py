@@ -7,9 +7,9 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Self, TextIO
 
+from clew.cli.ui.answer_printer import AnswerPrinter
 from clew.cli.ui.formatting import joined, local_time, one_line, price
 from clew.cli.ui.printing import dim, note
-from clew.cli.ui.streamed_answer import StreamedAnswer
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.decision import MEANING, Reason
 from clew.core.ids import SHORT_ID
@@ -30,7 +30,7 @@ class RunDisplay:
 
     def __init__(self, agent: str, *, as_json: bool) -> None:
         self._agent = agent
-        self._answer = None if as_json else StreamedAnswer()
+        self._answer = None if as_json else AnswerPrinter()
         self._status: StatusLine | None = None
         self._tools: ToolLog | None = None
         if sys.stderr.isatty():

@@ -9,7 +9,7 @@ from clew.cli.ui.formatting import harmless
 from clew.core.runs.answer import SEPARATOR
 
 
-class StreamedAnswer:
+class AnswerPrinter:
     """Prints pieces as they arrive and, of a whole message, the part that was not streamed."""
 
     def __init__(self, out: TextIO | None = None) -> None:
