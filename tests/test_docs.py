@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pkgutil
 import re
 import subprocess
 import sys
@@ -396,6 +397,13 @@ def test_links_lead_somewhere(path: Path) -> None:
         there = (path.parent / name) if name else path
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), target
+
+
+def test_names_in_modules_exist() -> None:
+    names = {name for path in DOCS.glob("*.md") for name in re.findall(r"`(clew(?:\.[a-z_]+)+\.\w+)", path.read_text())}
+    assert "clew.api.jobs.view_job" in names
+    for name in names - {"clew.db.lock", "clew.db.rescued"}:
+        pkgutil.resolve_name(name)  # raises if there is none
 
 
 def test_readme_example_compiles_and_the_rest_is_toml() -> None:
