@@ -37,7 +37,7 @@ SELECT job_id FROM job_line WHERE claimed_by = :worker ORDER BY number;
 -- locks: row
 UPDATE job_line SET claimed_by = NULL WHERE claimed_by = :worker;
 
--- name: any_job_under_way
+-- name: any_unfinished_job
 SELECT job_id FROM job_line WHERE own = 0 OR CAST(:own AS INTEGER) = 1 LIMIT 1;
 
 -- name: jobs_behind

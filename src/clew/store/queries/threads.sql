@@ -24,7 +24,7 @@ SELECT * FROM threads ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :
 SELECT * FROM threads WHERE cwd = :cwd
 ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit OFFSET :offset;
 
--- name: threads_that_may
+-- name: threads_with_permissions
 -- The newest few, each with the number of all.
 SELECT name, COUNT(*) OVER () AS n FROM threads WHERE permissions = :permissions
 ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit;

@@ -129,7 +129,7 @@ class JobTable(Table):
 
     def any_unfinished(self, *, own: bool = True) -> bool:
         """Whether the queue holds a job. `own=False`: a job of a hook."""
-        return self._database.one("any_job_under_way", own=int(own)) is not None
+        return self._database.one("any_unfinished_job", own=int(own)) is not None
 
     def repair_queue(self, after: int, limit: int) -> int:
         """Checks some waiting jobs, and marks a job as next when its key has no next job.

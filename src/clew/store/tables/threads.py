@@ -92,7 +92,7 @@ class ThreadTable(Table):
 
     def with_permissions(self, permissions: Permissions, *, limit: int = 2) -> tuple[int, list[str]]:
         """The number of threads with these permissions, and the names of the last used ones."""
-        rows = self._database.all("threads_that_may", permissions=permissions, limit=limit)
+        rows = self._database.all("threads_with_permissions", permissions=permissions, limit=limit)
         return (int(rows[0]["n"]) if rows else 0), [str(row["name"]) for row in rows]
 
     def latest(self, cwd: str, kind: str = "chat") -> Thread | None:
