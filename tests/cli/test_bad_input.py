@@ -55,6 +55,8 @@ BAD = [
         ["threads", "export", "tales", "--passphrase-file", "/nowhere"], "/nowhere cannot be read", id="no passphrase"
     ),
     pytest.param(["sessions", "adopt", "zzzz"], "'zzzz' is not a session", id="unknown session"),
+    pytest.param(["sessions", "adopt"], "No session was named.", id="no session named"),
+    pytest.param(["sessions", "adopt", "zz", "--all"], "Ids and --all cannot be given together.", id="ids and all"),
     pytest.param(["threads", "list", "--limit"], "Option '--limit' requires an argument.", id="option without value"),
     pytest.param(["threads", "list", "--limit", "x"], "'x' is not a whole number.", id="no number"),
     pytest.param(["ask", "--timeout", "-5s", "x"], "is not a duration", id="negative duration"),

@@ -85,7 +85,9 @@ def adopt(
       clew sessions adopt 3f2a
       clew sessions adopt --all --project ~/shop
     """
-    if bool(ids) == everything:
+    if ids and everything:
+        raise UsageError("Ids and --all cannot be given together.", hint="Give one of them.")
+    if not ids and not everything:
         raise UsageError("No session was named.", hint="Name sessions by their ids, or give --all.")
     if ids and project is not None:
         raise UsageError("--project can only be given with --all.", hint="An id is enough.")
