@@ -43,11 +43,6 @@ class Disk:
         self._read_only.unlink(missing_ok=True)
 
 
-def lines_with_an_answer(path: Path) -> list[int]:
-    found = path.read_text(errors="replace").splitlines()
-    return [n for n, line in enumerate(found) if any(token.startswith("a") for token in tokens(line))]
-
-
 def _changed(path: Path, dice: random.Random, change: Callable[[str, str], str | None]) -> None:
     """Changes one of the answers in the file, in every line that contains it."""
     lines = path.read_text(errors="replace").splitlines(keepends=True)
