@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from clew.testing import scripted_agent
 from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage
+from cli.conftest import COMMAND, TIMEOUT_S
 
 pytestmark = pytest.mark.process
 
@@ -148,6 +150,22 @@ def test_a_work_directory_may_not_widen_permissions(cli: Any) -> None:
 )
 def test_a_bad_variable(cli: Any, variable: str, value: str) -> None:
     _is_refused(cli.run("ask", "x", **{variable: value}), value)
+
+
+@pytest.mark.parametrize("args", [["threads", "list"], ["doctor"], ["config", "show"]], ids=" ".join)
+def test_a_directory_that_was_deleted(cli: Any, args: list[str]) -> None:
+    script = 'mkdir gone && cd gone && rmdir ../gone && exec "$@"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *COMMAND, *args],
+        env=cli.environ(),
+        cwd=cli.stage.work,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        stdin=subprocess.DEVNULL,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "clew: The current directory no longer exists.\n  Change to another one.\n"
 
 
 def test_the_hint_names_the_command_that_was_called(cli_with_thread: Any) -> None:

@@ -15,7 +15,7 @@ from clew.store import open_store
 from clew.store.database import sql
 from clew.store.database.database import logged_when_slow
 from clew.store.database.text import pack, unpack
-from clew.store.records import LATER_COLUMNS, flat, run_row
+from clew.store.records import flat, run_row
 from clew.store.rows.pairs import KeptFiles, pair_row
 from clew.store.rows.reviews import packed_files
 from clew.testing.store_contract import a_run, a_thread, a_turn
@@ -100,11 +100,11 @@ def test_a_version_1_file_is_migrated_with_its_rows(tmp_path: Path) -> None:
         raw.execute(statement)
     raw.execute("INSERT INTO schema_version VALUES (1, '0001_first')")
     raw.execute("PRAGMA journal_mode = WAL")
-    _insert(raw, "threads", flat(a_thread(), without=("origin",)))
+    _insert(raw, "threads", flat(a_thread()))
     _insert(raw, "turns", {**flat(a_turn("turn-1")), "thread_id": "thread-1", "position": 1})
     for number, run in enumerate((a_run(reason="first_turn", estimate_usd=0.5), resumed), 1):
         row = run_row(run)
-        _insert(raw, "runs", {**_without(row, "asked", *LATER_COLUMNS), "position": number})
+        _insert(raw, "runs", {**row, "position": number})
     raw.commit()
     raw.close()
     for _ in range(2):
@@ -127,11 +127,11 @@ def test_the_turns_of_an_older_store_are_found_and_counted(tmp_path: Path) -> No
             raw.execute(statement)
         raw.execute("INSERT INTO schema_version VALUES (?, ?)", (number, file.stem))
     raw.execute("PRAGMA journal_mode = WAL")
-    _insert(raw, "threads", flat(a_thread(), without=("origin",)))
+    _insert(raw, "threads", flat(a_thread()))
     for number, text in enumerate(("the first needle", "NUL \0needle \ud83d", "gone needle"), start=1):
         row = {**flat(a_turn(f"turn-{number}", pack(text))), "thread_id": "thread-1", "position": number}
         _insert(raw, "turns", {**row, "archived_at": 20.0 if number == 3 else None})
-    _insert(raw, "runs", {**_without(run_row(a_run(cost_usd=0.5)), *LATER_COLUMNS), "position": 1})
+    _insert(raw, "runs", {**run_row(a_run(cost_usd=0.5)), "position": 1})
     raw.commit()
     raw.close()
     with open_store(path) as store:
@@ -158,7 +158,7 @@ def test_contents_of_a_pairs_files_in_an_older_store_are_dropped(tmp_path: Path)
         raw.execute("INSERT INTO schema_version VALUES (?, ?)", (number, file.stem))
     raw.execute("PRAGMA journal_mode = WAL")
     for number in (1, 2):
-        _insert(raw, "threads", flat(a_thread(f"thread-{number}", f"part-{number}"), without=("origin",)))
+        _insert(raw, "threads", flat(a_thread(f"thread-{number}", f"part-{number}")))
     _insert(raw, "pairs", pair_row(a_pair()))
     _insert(raw, "pair_files", {"pair_id": "pair-1", "changes": "[]", "files": packed_files({".env": b"SECRET"})})
     raw.commit()
@@ -191,12 +191,10 @@ def test_a_slow_migration_is_logged() -> None:
         log.removeHandler(listener)
 
 
-def _without(row: dict[str, object], *later: str) -> dict[str, object]:
-    """The row without columns that its older version did not have."""
-    return {name: value for name, value in row.items() if name not in later}
-
-
 def _insert(raw: sqlite3.Connection, table: str, row: dict[str, object]) -> None:
+    """Leaves out the columns that the table does not have yet."""
+    there = {column[1] for column in raw.execute(f"PRAGMA table_info({table})")}
+    row = {name: value for name, value in row.items() if name in there}
     marks = ", ".join(f":{name}" for name in row)
     raw.execute(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", row)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from clew.cli.ui.formatting import one_line, plural
 from clew.cli.ui.printing import note
+from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
@@ -39,7 +40,7 @@ def with_client(
     from clew.api import client as api
 
     async def inside() -> T:
-        where = Path(work_dir) if work_dir is not None else Path.cwd()
+        where = Path(work_dir) if work_dir is not None else current_directory()
         async with api.open(work_dir=where, recover=not reads, **flags) as client:
             gc.freeze()
             gc.enable()
@@ -53,6 +54,13 @@ def with_client(
         return asyncio.run(inside())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def current_directory() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError("The current directory no longer exists.", hint="Change to another one.") from None
 
 
 def client_command(

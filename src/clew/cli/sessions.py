@@ -56,7 +56,7 @@ async def list_(client: Client, agent: str | None, project: str | None, everythi
         if has_more:
             note(f"the newest {SHOWN}; --all shows the rest")
     else:
-        note("No such sessions.")
+        note("No sessions yet.")
 
 
 @sessions.command()
@@ -138,7 +138,7 @@ def _print(done: list[AdoptionResult], *, dry_run: bool) -> None:
         else:
             note(harmless(f"skipped {each.session.id}: {each.why}"))
     if not done:
-        note("No such sessions.")
+        note("No sessions yet.")
 
 
 def _sessions(client: Client) -> AgentSessions:

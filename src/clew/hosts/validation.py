@@ -23,7 +23,7 @@ def check_name(name: str) -> None:
     if not NAME.match(name):
         raise UsageError(
             f"{name!r} cannot be a thread's name.",
-            hint=f"Letters, digits, dot, dash and underscore, at most {NAME_CHARS}.",
+            hint=f"Use letters, digits, dot, dash and underscore, at most {NAME_CHARS}; begin with a letter or digit.",
         )
 
 

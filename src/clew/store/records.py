@@ -29,10 +29,6 @@ Made = TypeVar("Made")
 R = TypeVar("R", bound=Record)
 
 
-# Columns of runs that rows in an export or archive of an older version do not have.
-LATER_COLUMNS = ("estimate_new_tokens", "plain_resume_usd", "context_tokens", "plain_context_tokens", "resets_at")
-
-
 class StoredTurn(Record):
     """A turn, and whether it was archived."""
 
@@ -188,9 +184,12 @@ def flat(record: Any, *, without: tuple[str, ...] = ()) -> Row:
 
 
 def from_columns(cls: Callable[..., Made], row: Row, **converted: Any) -> Made:
-    """A record of the columns that have the names of its fields; `converted` are the fields that need conversion."""
+    """A record of the columns that have the names of its fields; `converted` are the fields that need conversion.
+
+    A row of an older export or archive may lack columns that were added since: their fields have their defaults.
+    """
     names: tuple[str, ...] = cls._fields  # type: ignore[attr-defined]
-    return cls(**{name: row[name] for name in names if name not in converted}, **converted)
+    return cls(**{name: row[name] for name in names if name in row and name not in converted}, **converted)
 
 
 def record_from(cls: type[R], body: Mapping[str, Any]) -> R:
@@ -292,7 +291,6 @@ def run_from(row: Row) -> Run:
         session_resumed=bool(row["session_resumed"]),
         fallback=bool(row["fallback"]),
         cancel_requested=bool(row["cancel_requested"]),
-        **{name: row.get(name) for name in LATER_COLUMNS},
         usage=from_columns(Usage, row),
         asked=DEFAULT_OPTIONS if row["asked"] == "{}" else record_from(RunOptions, json.loads(row["asked"])),
     )

@@ -126,7 +126,7 @@ def _verdict(resumed: list[TourTurn], pasted: list[TourTurn]) -> Text:
     line = Text(f"A resumed turn cost {turn:.0%} less", style="bold green")
     line.append(" than the same turn with the transcript; ", style="default not bold")
     line.append(f"all {len(resumed)} turns {_saved(resumed, pasted):.0%} less", style="bold green")
-    edit = " and the fresh start after the edit" if any(step.edited for step in resumed) else ""
+    edit = ", and the fresh start after the edit" if any(step.edited for step in resumed) else ""
     words = f", including the first one, which fills the cache{edit}. The saving grows with every turn."
     return line.append(words, style="default not bold")
 

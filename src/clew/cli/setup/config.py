@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import click
 
-from clew.cli.client_runner import warn_once
+from clew.cli.client_runner import current_directory, warn_once
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.options import AS_JSON
 from clew.cli.ui.formatting import harmless
@@ -26,7 +25,7 @@ def show(as_json: bool) -> None:
     """Show every setting with its value and its source."""
     from clew import config as settings
 
-    values = settings.load(os.environ, Path.cwd())
+    values = settings.load(os.environ, current_directory())
     for words in values.warnings:
         warn_once(words)
     if as_json:

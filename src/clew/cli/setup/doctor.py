@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.client_runner import load_asyncio_quickly
+from clew.cli.client_runner import current_directory, load_asyncio_quickly
 from clew.cli.options import AS_JSON
 from clew.cli.ui.formatting import harmless, joined, one_line, plural
 from clew.cli.ui.printing import print_json, say
@@ -93,12 +93,13 @@ def _check_config(findings: DoctorReport) -> Settings:
     """The settings. If they are wrong, returns the defaults and what the environment sets, to check the rest too."""
     from clew import config
 
-    project = Path.cwd() / "clew.toml"
+    work_dir = current_directory()
+    project = work_dir / "clew.toml"
     findings.config = {"user_file": None, "project_file": str(project) if project.is_file() else None}
     try:
         user = config.user_file(os.environ)
         findings.config["user_file"] = str(user) if user else None
-        settings = config.load(os.environ, Path.cwd())
+        settings = config.load(os.environ, work_dir)
     except ClewError as error:
         findings.problem(error.message, error.hint)
         settings = _defaults()
