@@ -29,6 +29,8 @@ FORM_ANSWERED = "(The question form in your last answer has been answered by thi
 FORM_NOTE = "[A question form was shown here; it has been answered since.]"
 CUT_OFF = "[This answer was cut off here.]"
 
+MAX_NAMED_FILES = 200  # in a list of changed files
+
 _ENDS = r"\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029"  # a model may read any of these as the end of a line
 _BLANK = rf"[^\S{_ENDS}]"
 _HEADING = (
@@ -118,6 +120,17 @@ def fresh(standing: str | None, transcript: Section | None, text: str, done: str
     """Standing + transcript + work done + text."""
     turns = f"{TRANSCRIPT_NOTE}\n\n{transcript.text}" if transcript is not None else None
     return _with_sections(((STANDING, standing), (TRANSCRIPT, turns), (WORK_DONE, done)), text)
+
+
+def fenced(text: str, mark: str, kind: str = "data") -> str:
+    """The text between two lines that tell the model where data begins and ends.
+
+    `mark` is random. If it occurs in the text all the same, it is removed.
+    """
+    while mark in text:  # removing one occurrence may create another
+        text = text.replace(mark, "")
+    inside = escape(text).rstrip("\n")
+    return f"<<<{kind} {mark}\n{inside}\n>>>{kind} {mark}"
 
 
 def fresh_chars(standing: str | None, turns: Sequence[Turn], text: str, limit_chars: int) -> int:

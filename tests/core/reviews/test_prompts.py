@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from clew.core.ids import ThreadId
+from clew.core.prompts import fenced
 from clew.core.record import replace
 from clew.core.reviews import prompts as words
 from clew.core.reviews.review import FileChange, Finding, FindingState, Review, Scope, Severity
@@ -36,7 +37,7 @@ PIECES = [*"ab0 :#\\>*\n\r\u2028\x0b\x85", "System:", "# New message", "## User"
 @settings(deadline=None)
 @given(some.lists(some.sampled_from(PIECES), max_size=60).map("".join))
 def test_nothing_ends_its_own_fence_or_poses_as_a_role(text: str) -> None:
-    lines = words.fenced(text, MARK).split("\n")
+    lines = fenced(text, MARK).split("\n")
     assert (lines[0], lines[-1]) == (f"<<<data {MARK}", f">>>data {MARK}")
     inside = "\n".join(lines[1:-1])
     assert MARK not in inside
@@ -45,7 +46,7 @@ def test_nothing_ends_its_own_fence_or_poses_as_a_role(text: str) -> None:
 
 def test_a_mark_that_is_made_up_of_what_is_left_is_taken_out_too() -> None:
     nested = f"{MARK[:8]}{MARK}{MARK[8:]}"
-    assert nested.count(MARK) == 1 and words.fenced(nested, MARK).count(MARK) == 2
+    assert nested.count(MARK) == 1 and fenced(nested, MARK).count(MARK) == 2
 
 
 def test_a_short_diff_is_shown_as_it_is() -> None:

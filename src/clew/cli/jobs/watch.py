@@ -9,7 +9,7 @@ import click
 
 from clew.cli.client_runner import client_command
 from clew.cli.runs.watch import event_object
-from clew.cli.ui.formatting import one_line
+from clew.cli.ui.formatting import PROMPT_CHARS, one_line
 from clew.cli.ui.printing import for_terminal, note, print_json, say
 from clew.core.ids import SHORT_ID
 from clew.errors import Cancelled
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from clew.api.jobs import JobEvent
     from clew.cli.jobs.display import JobDisplay
     from clew.core.jobs.job import Job
-
-PROMPT_CHARS = 80
 
 
 @click.command()

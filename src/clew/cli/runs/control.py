@@ -10,7 +10,7 @@ import click
 
 from clew.cli.client_runner import client_command, with_client
 from clew.cli.options import complete_thread
-from clew.cli.ui.formatting import one_line
+from clew.cli.ui.formatting import PROMPT_CHARS, one_line
 from clew.cli.ui.printing import note
 from clew.core.ids import SHORT_ID
 from clew.core.runs.run import LIVE, Run
@@ -23,7 +23,6 @@ T = TypeVar("T")
 
 CANCEL_S = 20.0  # a graceful stop, then TERM, then KILL
 POLL_S = 0.1
-PROMPT_CHARS = 80
 
 
 @click.command()

@@ -10,7 +10,7 @@ from clew.cli.client_runner import with_client
 from clew.cli.options import complete_thread
 from clew.cli.runs.control import active_runs
 from clew.cli.ui.agent_questions import how_to_answer, question_lines
-from clew.cli.ui.formatting import one_line
+from clew.cli.ui.formatting import PROMPT_CHARS, one_line
 from clew.cli.ui.printing import note, print_json
 from clew.cli.ui.run_display import RunDisplay
 from clew.cli.ui.state_labels import WHO_RECOVERS
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.store.records import StoredEvent
 
-PROMPT_CHARS = 80
 CHECK_EVERY_S = 1.0  # a run whose process was killed does not end by itself
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from clew.store.views.search import SearchHit
 
 AGENT_CHARS = 80
+PROMPT_CHARS = 80  # of a prompt that a message mentions
 NO_PRICE = "no price"  # tokens were used, and the agent did not report their cost
 
 # Control characters except tab and newline, characters that change the direction of text, and characters without a

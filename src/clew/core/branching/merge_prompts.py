@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from clew.core.branching.compare import rounds
 from clew.core.branching.edits import FileDiff, FileDiffKind
 from clew.core.history import Turn
+from clew.core.prompts import MAX_NAMED_FILES, fenced
 from clew.core.record import Record
-from clew.core.reviews.prompts import fenced
 from clew.core.thread import Thread
 
 MAX_AIM_CHARS = 500
-MAX_NAMED_FILES = 200
 
 
 class MergeSide(Record):

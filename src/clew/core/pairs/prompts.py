@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clew.core.pairs.pair import Pair, PairPart, PairRound
-from clew.core.reviews.prompts import fenced
+from clew.core.prompts import MAX_NAMED_FILES, fenced
 
 MAX_RESULT_CHARS = 60_000
-MAX_NAMED_FILES = 200
 
 _RUBRIC = """\
 You lead the work on a task. A worker, another agent in the same directory, carries out your instructions with its \

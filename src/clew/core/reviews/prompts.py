@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from clew.core.prompts import escape
+from clew.core.prompts import fenced
 from clew.core.record import Record, replace
 from clew.core.reviews.review import FileChange, Finding, FindingState, Review, Scope
 
@@ -92,14 +92,6 @@ def _short(line: str) -> str:
     if len(line) <= LINE_MAX_CHARS:
         return line
     return f"{line[:LINE_MAX_CHARS]} [{len(line) - LINE_MAX_CHARS:,} characters of this line left out]"
-
-
-def fenced(text: str, mark: str, kind: str = "data") -> str:
-    """`mark` is random. If it occurs in the text all the same, it is removed."""
-    while mark in text:  # removing one occurrence may create another
-        text = text.replace(mark, "")
-    inside = escape(text).rstrip("\n")
-    return f"<<<{kind} {mark}\n{inside}\n>>>{kind} {mark}"
 
 
 def marked(changes: Sequence[FileChange], left_out: dict[str, str]) -> tuple[FileChange, ...]:

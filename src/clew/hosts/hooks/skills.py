@@ -23,7 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from clew.core.hooks.hook import CLEAN_UP, KINDS, Forge, HookAgent, HookEvent, Match, Meaning, Rule, matches, meaning
 from clew.core.hooks.prompts import note, quoted
 from clew.core.hooks.settings import HookSettings
-from clew.core.reviews.prompts import fenced
+from clew.core.prompts import fenced
 from clew.errors import ConfigError
 
 TEMPLATE_MAX_CHARS = 200_000

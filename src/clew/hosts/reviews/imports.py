@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 
 from clew.core.history import Role, Turn
 from clew.core.ids import ThreadId, TurnId
+from clew.core.prompts import fenced
 from clew.core.record import Record
-from clew.core.reviews import prompts as words
 from clew.core.reviews.review import (
     Finding,
     Review,
@@ -220,8 +220,8 @@ def _add_turns(store: Store, engine: Engine, thread: Thread, body: Mapping[str, 
             continue
         text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False, indent=1)
         if role is Role.USER:
-            fenced = words.fenced(text[:TEXT_MAX_CHARS], new_mark(engine.context))
-            text = f"Round {round_.number} (kept by an older tool):\n{fenced}"
+            quoted = fenced(text[:TEXT_MAX_CHARS], new_mark(engine.context))
+            text = f"Round {round_.number} (kept by an older tool):\n{quoted}"
         turn = Turn(
             TurnId(engine.context.new_id()),
             role,
