@@ -29,7 +29,7 @@ from clew.agents.claude import Claude
 from clew.api.client import Client
 from clew.hosts.chat.agent_sessions import AgentSessions
 from clew.hosts.transfer.export import export_thread
-from clew.hosts.transfer.remote.chunks import CHUNK_MEAN_BYTES
+from clew.hosts.transfer.remote.chunks import MEAN_CHUNK_BYTES
 from clew.hosts.transfer.remote.header import RemoteKeys
 from clew.hosts.transfer.remote.object_store import ObjectStore
 from clew.hosts.transfer.remote.remote import Remote, open_remote
@@ -101,7 +101,7 @@ def measure(quick: bool) -> Result:
     growth = largest.second_bytes / smallest.second_bytes
     share = largest.second_bytes / largest.first.sent.size_bytes
     if quick:
-        again = max(0, largest.second_bytes - largest.turn_bytes) / CHUNK_MEAN_BYTES
+        again = max(0, largest.second_bytes - largest.turn_bytes) / MEAN_CHUNK_BYTES
         what = f"pieces that the second push sends again, {largest.size_mb:g} MB"
         return Result("push", [table], [Check(what, again, MAX_CHUNKS, timed=False)])
     sizes = f"{largest.size_mb:g} MB ÷ {smallest.size_mb:g} MB"
