@@ -31,8 +31,8 @@ class MessageResult(Record):
     """How a message was handled."""
 
     state: State
-    id: str | None = None  # of the event, if it was received
-    why: str | None = None  # if it is malformed
+    id: str | None = None  # the id of the event, if it was received
+    why: str | None = None  # what is wrong with a malformed message
 
 
 async def receive_message(client: Client, forge: Forge, headers: Mapping[str, str], body: bytes) -> MessageResult:
@@ -58,7 +58,7 @@ async def receive_message(client: Client, forge: Forge, headers: Mapping[str, st
 
 
 def _read(forge: Forge, headers: Mapping[str, str], body: bytes, secret: str) -> MessageResult | tuple[HookEvent, str]:
-    """A result; or the event and a digest of the signed part, because no header marks a message that is sent again."""
+    """The event and a digest of the signed part, by which a repeated message is recognized; or the final result."""
     if not forge_events.check_signature(forge, headers, body, secret):
         return MessageResult("unsigned")
     if forge_events.delivery_of(forge, headers) is None:
@@ -73,7 +73,7 @@ def _read(forge: Forge, headers: Mapping[str, str], body: bytes, secret: str) ->
 
 
 async def reset(client: Client, agent: str, repo: str, number: int) -> bool:
-    """Drops a session, so that its next event starts a fresh one. True: there was one."""
+    """Drops the session of that key, so that the next event starts a fresh one. False: there was no session."""
     known = client.hooks.settings.repo(repo)
     try:
         key = session_key(agent, known.name if known is not None else repo, number)

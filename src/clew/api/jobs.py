@@ -46,8 +46,8 @@ RUNS_SHOWN = 10_000  # more than any job may have
 POLL_S = 0.25  # how soon a change by another process is noticed
 KEY_CHARS = 200
 MARKERS_SHOWN = 1000  # the newest
-MARKER_CHARS = 200  # of the agent's message; the run's events have all of it
-START_A_WORKER = "start `clew work`, or `clew serve --work`"  # which runs submitted jobs
+MARKER_CHARS = 200  # how much of the agent's message is shown; the run's events have all of it
+START_A_WORKER = "start `clew work`, or `clew serve --work`"  # plain `clew serve` runs only jobs of hooks
 START_A_WORKER_FOR_HOOKS = "start `clew serve` or `clew work`"
 
 
@@ -192,7 +192,7 @@ def _limits(settings: Settings, named: Mapping[str, Any]) -> Limits:
 
 
 def _check_texts(options: JobOptions) -> None:
-    """Keys and models are shown in tables and logs, and the model is used on a command line."""
+    """Raises UsageError for keys and models that are not safe to show in tables and logs, or on a command line."""
     if options.key is not None and not (options.key.strip() and options.key.isprintable()):
         raise UsageError(f"The key {options.key[:40]!r} is blank, or cannot be printed.", hint=_KEY_HINT)
     if options.key is not None and len(options.key) > KEY_CHARS:
@@ -205,7 +205,7 @@ _KEY_HINT = "Name what the jobs have in common, such as a repository: shop, or h
 
 
 async def view_jobs(client: Client, jobs: Sequence[Job]) -> list[JobView]:
-    """The views have no markers."""
+    """The jobs with the figures of their runs, without markers."""
     return await client.engine.store.call(lambda store: _views(client, store, jobs))
 
 
@@ -256,7 +256,8 @@ async def follow(
 ) -> AsyncGenerator[JobEvent | JobChanged, None]:
     """Every event of every run of the job, when it is stored, and the job whenever its state has changed.
 
-    The last item is the job that has ended. `after` is the number of a run, and of the last event in it to skip.
+    The last item is the job when it is no longer active. `after` says where to begin: the number of a run, and of the
+    last event in it that is skipped.
     """
     number, seq = max(1, after[0]), after[1]
     seen: Job | None = None
@@ -271,7 +272,8 @@ async def follow(
             async with aclosing(client.views.follow(run.id, seq)) as events:
                 with suppress(StopAsyncIteration):
                     while True:
-                        yield JobEvent(number, run, await anext(events))  # no variable keeps it: it may be large
+                        # An event may be large, so no variable keeps it.
+                        yield JobEvent(number, run, await anext(events))
             number, seq = number + 1, 0
         elif job.status in STOPPED:
             return
@@ -296,7 +298,7 @@ async def workers(client: Client, kind: str | None = None) -> list[StoredWorker]
 
 
 def takes(worker: StoredWorker, kind: str) -> bool:
-    """Whether the worker runs jobs of that kind. A daemon that is not a worker runs only jobs of hooks."""
+    """Whether the worker runs jobs of that kind. A daemon without `--work` runs only jobs of hooks."""
     return kind != SUBMITTED or not worker.hooks_only
 
 

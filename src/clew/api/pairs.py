@@ -103,7 +103,7 @@ async def resume(client: Client, which: PairSelection, options: PairOptions) -> 
         cwd=cwd,
     )
     if which.fork_at is not None:
-        # Checked before the fork, because a fork that cannot continue would be left over.
+        # Checked before the fork is made, because a fork that cannot continue would stay in the store.
         await client.pairs.check(pair_id, resumption, fork_at=which.fork_at)
         forked = await client.fork(pair_id, options.name, at_round=which.fork_at)
         pair_id = await client.pairs.resolve(forked.pair or pair_id)
@@ -187,7 +187,7 @@ async def _removed(client: Client, state: PairState, *, dry_run: bool) -> Cleane
 
 
 async def files_left(client: Client, cwd: str) -> list[tuple[Path, Pair | None]]:
-    """State files in that directory whose pair moved to another directory, or is not in this store (None)."""
+    """State files whose pair has moved to another directory, each with that pair; None: the store has no such pair."""
     files = sorted(Path(cwd, pair_folder.FOLDER).glob("session-*.json"))
     ids = {path: path.stem.removeprefix("session-") for path in files}
 

@@ -71,6 +71,6 @@ def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for key, value in table.items():
         name = f"{prefix}{key}"
-        is_table = isinstance(value, dict) and (value or name in TABLES)  # an empty, unknown table is a mistake
+        is_table = isinstance(value, dict) and (value or name in TABLES)  # an empty, unknown table is reported
         found += _flat(value, f"{name}.") if is_table else [(name, value)]
     return found

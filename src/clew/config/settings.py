@@ -39,7 +39,7 @@ class Setting(Record):
         return "CLEW_" + self.name.replace(".", "_").upper()
 
     def variable_in(self, environ: Mapping[str, str]) -> str | None:
-        """The variable that has a value there. An empty variable does not count: it must not remove a limit."""
+        """The name of the variable that is set. An empty variable does not count: it must not remove a limit."""
         for name in (self.variable, self.old_variable):
             if name is not None and environ.get(name, "").strip():
                 return name
@@ -265,7 +265,7 @@ BY_ALIAS = {setting.alias: setting for setting in TABLE if setting.alias is not 
 TABLES = {name[:place] for name in BY_NAME for place, letter in enumerate(name) if letter == "."}
 VARIABLES = (*(setting.variable for setting in TABLE), *NO_SETTINGS)
 OLD_VARIABLES = tuple(setting.old_variable for setting in TABLE if setting.old_variable is not None)
-VALUE_CHARS = 200  # of a value that are shown in an error
+VALUE_CHARS = 200  # how many characters of a value an error shows
 
 
 def load(environ: Mapping[str, str], work_dir: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:

@@ -39,8 +39,8 @@ class Reason(StrEnum):
     SESSION_DAMAGED = "session_damaged"
     CANNOT_FORK = "cannot_fork"
     UNCONFIRMED = "unconfirmed"
-    REJECTED = "rejected"  # found only at run time
-    OVERFLOW = "overflow"  # found only at run time
+    REJECTED = "rejected"  # not from a guard: it is found when an attempt fails
+    OVERFLOW = "overflow"  # not from a guard: it is found when an attempt fails
 
 
 MEANING: dict[Reason, str] = {
@@ -65,7 +65,7 @@ MEANING: dict[Reason, str] = {
 }
 
 
-# Shown when a session continued outside Clew.
+# Shown when a session was continued outside Clew.
 ADOPT_HINT = "`clew sessions adopt {session_id}` makes a new thread of everything that the session holds."
 
 
@@ -79,11 +79,11 @@ class DecisionRequest(Record):
     prompt: Turn  # the new user turn, already stored; not part of `history`
     standing: str | None = None  # the standing text: what applies to the whole thread
     force_fresh: bool = False
-    # A fresh session is sent `full_prompt` instead of the text of the turn `full_prompt_of` (None: of the prompt). That
-    # text is a short form of it.
+    # The text of the turn `full_prompt_of` (None: of the prompt) is a short form for sessions that know the rest. To a
+    # fresh session, `full_prompt` is sent instead.
     full_prompt: str | None = None
     full_prompt_of: TurnId | None = None
-    work_done: str | None = None  # what the last turns did, for a fresh session: see core/work_done
+    work_done: str | None = None  # what the interrupted agent already did, for a fresh session: see core/work_done
 
 
 class Abilities(Record):
@@ -95,7 +95,7 @@ class Abilities(Record):
     version: str = ""
     product: str = ""
     is_agent: bool = True  # the binary is the agent that its adapter expects
-    session_files: bool = True  # its sessions are files that we can read; if not, an interrupted run makes us go fresh
+    session_files: bool = True  # we can read its sessions' files; if not, the turn after an interrupted run is fresh
     asks: bool = True  # it asks its host questions while it runs; if not, its stdin ends with the prompt
     streams: bool = True  # its text arrives in pieces
     fork: bool = False  # it can resume a session into a copy
@@ -158,7 +158,7 @@ class DecisionCase(Record):
 
     request: DecisionRequest
     history: History
-    pins: Sequence[Pin]  # the thread's, oldest first, and reconciled
+    pins: Sequence[Pin]  # the thread's pins, the oldest first, reconciled with their session files
     abilities: Abilities
     observed: Observed  # the candidate's session file, as the engine just read it
     policy: Policy
@@ -176,7 +176,7 @@ class DecisionCase(Record):
     @property
     def pin(self) -> Pin:
         pin = self.candidate
-        assert pin is not None  # the guards that use it come after no_pin
+        assert pin is not None  # the guards that use `pin` come after NO_PIN in GUARDS
         return pin
 
 
@@ -197,7 +197,7 @@ def objection(case: DecisionCase) -> Reason | None:
 
 
 def fresh(request: DecisionRequest, history: History, policy: Policy, reason: Reason) -> Fresh:
-    """Fresh, for that reason. The engine also calls it for the fallbacks that are found only at run time."""
+    """The decision to start fresh for that reason. The engine also calls it to fall back after a failed attempt."""
     seen = visible(history, request.agent, policy.visibility)
     turns, text = seen, request.prompt.text
     if request.full_prompt is not None and request.full_prompt_of is None:
@@ -228,7 +228,7 @@ def _resume(pin: Pin, request: DecisionRequest, seen: History, policy: Policy) -
     missed = _missed(pin, seen)
     section = prompts.turns_section(missed, policy.limit_chars) if missed else None
     omitted = section.omitted if section else 0
-    last = seen[-1]  # a session that has absorbed nothing is not resumed
+    last = seen[-1]  # `seen` is not empty, because a session that has absorbed nothing is not resumed
     prompt = prompts.delta(
         _standing_note(pin, request),
         section,
@@ -249,7 +249,7 @@ def _resume(pin: Pin, request: DecisionRequest, seen: History, policy: Policy) -
 def _missed(pin: Pin, seen: History) -> History:
     """The turns that the session has not absorbed; of an interrupted answer, only the part that it lacks."""
     missed = seen[len(pin.absorbed) :]
-    if pin.partly_absorbed is not None:  # it is the first missed turn, else the pin would not be valid
+    if pin.partly_absorbed is not None:  # in a valid pin, the partly absorbed answer is the first missed turn
         rest = missed[0].text[pin.partly_absorbed.chars :]
         missed = (replace(missed[0], text=f"[The end of your own last answer:] {rest}"), *missed[1:])
     return missed

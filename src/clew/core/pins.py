@@ -49,7 +49,7 @@ class Runtime(Record):
     """Which program made a session. Another runtime cannot use the session. The version number does not count."""
 
     agent: str
-    binary: str  # the path as found, links not followed: an updater may repoint one
+    binary: str  # the path as found: symbolic links are not resolved, because an update may change their targets
     product: str  # from --version: a fork of the program has another name
     can_resume: bool
     config_dir: str  # where the agent keeps its sessions
@@ -195,7 +195,7 @@ def reconcile(pin: Pin, observed: Observed, history: History) -> Pin:
         return pin
     if not observed.holds_pending:
         if not pin.absorbed or is_unconfirmed_copy(pin):
-            return pin  # the first turn never arrived: the session holds nothing of ours, or an unconfirmed copy
+            return pin  # the first turn never arrived: the session holds nothing of ours, or is an unconfirmed copy
         return replace(pin, pending=None)
     return absorb(pin, observed, _answer_after(pin.pending, history))
 

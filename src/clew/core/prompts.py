@@ -42,9 +42,9 @@ _HEADING = (
 )
 # `re` compiles and caches a pattern when it is first used, so that importing this module stays fast.
 _FORM = r"(?is)<question-form\b.*?</question-form\s*>"
-_OPEN_FORM = r"(?is)<question-form\b.*\Z"  # in an answer that was cut off inside a form
+_OPEN_FORM = r"(?is)<question-form\b.*\Z"  # matches a form without its end, in an answer that was cut off
 
-_HEADING_CHARS = 64  # what a turn costs beyond its own text, for the limit
+_HEADING_CHARS = 64  # how many characters a turn counts against the limit in addition to its text
 
 
 class Section(Record):

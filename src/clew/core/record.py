@@ -102,7 +102,7 @@ def fields_of(cls: type[Record]) -> tuple[str, ...]:
 
 
 def check_keywords(known: type, given: Mapping[str, object]) -> None:
-    """Raises TypeError for an unknown keyword argument: a TypedDict tells type checkers only, and checks nothing."""
+    """Raises TypeError for an unknown keyword argument: a TypedDict checks nothing at run time."""
     unknown = given.keys() - known.__annotations__.keys()
     if unknown:
         raise TypeError(f"unknown keyword arguments: {', '.join(sorted(unknown))}")

@@ -67,14 +67,14 @@ class _Walk:
 
     @property
     def is_unchanged(self) -> bool:
-        """Every turn is still as it was absorbed."""
+        """Whether every turn is still as it was absorbed."""
         return all(
             each.digest is None or (turn is not None and digest(turn) == each.digest)
             for each, turn in zip(self._absorbed, self._turns, strict=True)
         )
 
     def has_taken(self, count: int) -> bool:
-        """The first `count` turns have been taken, except those that were left out of a transcript."""
+        """Whether the first `count` turns have been taken, except those that were left out of a transcript."""
         return all(each.digest is None for each in self._absorbed[self._at : count])
 
     def take_prompt(self, text: str) -> bool:
@@ -98,7 +98,7 @@ class _Walk:
         return True
 
     def is_beginning_of_an_answer(self, text: str) -> bool:
-        """The thread has more of it: the answer was cut off, or the session lacks its end."""
+        """Whether an answer of the thread begins with this text: it was cut off, or the session lacks its end."""
         said = squeezed(text)
         return any(
             turn.role is Role.ASSISTANT and squeezed(turn.text).startswith(said) for turn in self._shown.turns.values()
@@ -143,5 +143,5 @@ class _Walk:
 
 
 def squeezed(text: str) -> str:
-    """Agents differ in how they store white space and half characters."""
+    """The text for a comparison: agents differ in how they store white space and lone surrogates."""
     return re.sub(r"\s+", " ", text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8")).strip()

@@ -14,7 +14,10 @@ SIMILARITY = 0.5  # required of a suggestion; 1 means the same letters in the sa
 
 
 def unknown_names(kind: str, names: Sequence[str], known: Iterable[str], tables: Iterable[str] = ()) -> str:
-    """`there is no setting 'modle' (did you mean model?), nor 'zzz'.` `tables` are names of tables with any content."""
+    """A message: `there is no setting 'modle' (did you mean model?), nor 'zzz'.`
+
+    `tables` are known names of tables whose keys are not in `known`.
+    """
     known, tables = tuple(known), tuple(tables)
     parts = [_named(_short(name), known, tables) for name in names[:MAX_NAMED]]
     if len(names) > MAX_NAMED:

@@ -81,14 +81,14 @@ NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{NAME_CHARS - 1}}}\Z")
 class ThreadKind(Record):
     """What is different about the threads of one host."""
 
-    continued_by: str | None = None  # the command that continues such a thread; None: a person asks in it
+    continued_by: str | None = None  # a sentence about the command that continues the thread; None: a new prompt does
     loads_rules: bool = True  # False: its agents never get the project's rules, by design
     trust_hint: str = "`clew threads set {name} --trust project` loads them from now on"
 
 
 _RETRY_JOB = "clew jobs retry tries the job again."
 
-# By name of the kind: the host that asks for the thread's turns.
+# By kind of thread: each host has its own kind.
 KINDS: dict[str, ThreadKind] = {
     "chat": ThreadKind(trust_hint=ThreadKind.trust_hint + ", `--trust project` in a new thread"),
     "pair": ThreadKind("clew pair --resume continues the pair."),
@@ -99,7 +99,7 @@ KINDS: dict[str, ThreadKind] = {
 
 
 def kind_of(thread: Thread) -> ThreadKind:
-    """A host that is built on Clew elsewhere may give its threads a kind that is not in the table."""
+    """The entry of KINDS, or the default: a host outside of Clew may give its threads a kind of its own."""
     return KINDS.get(thread.kind) or ThreadKind()
 
 
@@ -110,5 +110,5 @@ def name_from(prompt: str) -> str:
 
 
 def is_safe_argument(value: str) -> bool:
-    """It can be an argument on a command line: it is printable, and is not taken for an option."""
+    """Whether the value can be an argument on a command line: it is printable, and is not taken for an option."""
     return value.isprintable() and not value.startswith("-")

@@ -58,7 +58,7 @@ def work_done(made: Sequence[Call], last: ProgressMarker | None) -> str | None:
 
 
 def _last_message(last: ProgressMarker) -> str:
-    """Its number, as `clew jobs show` lists it, and the beginning and end of its text."""
+    """The last message: its number, as `clew jobs show` lists it, and the beginning and end of its text."""
     said = f": “{escape(_short(last.text, MESSAGE_CHARS))}”" if last.text.strip() else "."
     return f"The last whole message before the work was cut off was number {last.number}{said}"
 

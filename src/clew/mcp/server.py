@@ -34,7 +34,7 @@ from clew.mcp.shapes import (
 )
 
 MAX_SEARCHED = 1000  # reviews or threads that are read, before those outside the bounds are left out
-PROGRESS_S = 10.0  # between progress notifications: clients give up on a call without any
+PROGRESS_S = 10.0  # between progress notifications, because clients give up on a call without them
 
 INSTRUCTIONS = """\
 Clew reviews your work and keeps conversations with other coding agents. start_review looks at the uncommitted changes \

@@ -103,7 +103,7 @@ S = TypeVar("S", bound=BaseModel)
 
 
 def _shape(kind: type[S], record: Record, **others: Any) -> S:
-    """A shape of the record's fields that have the same names, and of the others."""
+    """A shape whose fields are those of the record with the same names, and `others`."""
     return kind(**{name: value for name, value in record.as_dict().items() if name in kind.model_fields} | others)
 
 

@@ -1,4 +1,4 @@
-"""The database: schema, migrations, queries. SQLite; PostgreSQL takes the same SQL."""
+"""The database: schema, migrations, queries. SQLite and PostgreSQL share most of the SQL."""
 
 from clew.core.costs.usage import StatRow
 from clew.store.records import Lease, Revision, StoredEvent, StoredTurn

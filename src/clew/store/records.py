@@ -184,7 +184,7 @@ def flat(record: Any, *, without: tuple[str, ...] = ()) -> Row:
 
 
 def from_columns(cls: Callable[..., Made], row: Row, **converted: Any) -> Made:
-    """A record of the columns that have the names of its fields; `converted` are the fields that need conversion.
+    """A record from the columns with the names of its fields; `converted` has the values that needed conversion.
 
     A row of an older export or archive may lack columns that were added since: their fields have their defaults.
     """
@@ -198,13 +198,13 @@ def record_from(cls: type[R], body: Mapping[str, Any]) -> R:
 
 
 def owner_columns(owner: Owner | None) -> Row:
-    """The process that a run or a round belongs to."""
+    """The columns for the process that a run or a round belongs to."""
     host, pid, started = (owner.host, owner.pid, owner.started) if owner else (None, None, None)
     return {"owner_host": host, "owner_pid": pid, "owner_started": started}
 
 
 def process_columns(process: Owner) -> Row:
-    """The process of a lease or a worker."""
+    """The columns for the process of a lease or a worker."""
     return {"host": process.host, "pid": process.pid, "pid_started": process.started}
 
 
@@ -230,7 +230,7 @@ def thread_from(row: Row) -> Thread:
 
 
 def _origin_from(body: str | None) -> Origin | None:
-    """Rows in an export or archive of an older version have none."""
+    """None: the thread was not made from others, or an older version wrote the row."""
     if body is None:
         return None
     found = json.loads(body)
@@ -248,7 +248,7 @@ _ROLES = {role.value: role for role in Role}
 
 
 def turn_from(row: Row) -> Turn:
-    # Written out for speed: a history may have ten thousand turns, and it is read before every answer.
+    # The fields are listed one by one for speed: a history of ten thousand turns is read before every answer.
     return Turn(
         row["id"],
         _ROLES[row["role"]],

@@ -130,7 +130,7 @@ class Store:
         return self.database.savepoint()
 
     def reading(self) -> AbstractContextManager[None]:
-        """Everything read inside is of one consistent state, and writers are not blocked. Joins a transaction."""
+        """Everything read inside is of one consistent state, and writers are not blocked. Joins an open transaction."""
         return self.database.reading()
 
     def wait_for_locks(self, max_s: float) -> None:

@@ -103,7 +103,7 @@ def hidden(environ: Mapping[str, str], home: Path) -> tuple[str, ...]:
 
 def runtime_context(environ: Mapping[str, str]) -> RuntimeContext:
     pid = os.getpid()
-    environ = {name: value for name, value in environ.items() if not _is_secret(name)}  # agents do not get them
+    environ = {name: value for name, value in environ.items() if not _is_secret(name)}  # agents do not get secrets
     return RuntimeContext(
         environ=environ, owner=Owner(_machine(), pid, started_at(pid) or 0.0), guard=agent_environment
     )
@@ -114,10 +114,10 @@ def _is_secret(name: str) -> bool:
 
 
 def _machine() -> str:
-    """Names where a pid means the same process: this host, since its last boot, in this pid namespace.
+    """Names the scope in which a pid means the same process: this host, since its last boot, in this pid namespace.
 
     The host's name is not enough: containers share names and volumes, and pids and start times repeat after a reboot.
-    A process with another name is judged by its heartbeat alone.
+    A process in another scope is judged by its heartbeat alone.
     """
     name = socket.gethostname()
     try:

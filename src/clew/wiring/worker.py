@@ -37,7 +37,7 @@ def open_worker(
 
     `hooks_only`: it runs only the jobs of hooks, and leaves other jobs to other workers.
     """
-    # It must not claim jobs that it cannot run, because another worker could run them.
+    # A worker must not claim more jobs than agents may run here, because another worker could run them.
     at_once = min(concurrency, engine.settings.max_agents)
     url = settings.of("store")
     file = None if url else str(home / QUEUE_FILE)

@@ -20,10 +20,10 @@ from enum import StrEnum
 from clew.core.history import Role, Turn
 from clew.core.record import Record
 
-HEAD_CHARS, TAIL_CHARS = 4_000, 1_000  # of a text, for its sketch
+HEAD_CHARS, TAIL_CHARS = 4_000, 1_000  # how much of a text's beginning and end goes into its sketch
 SKETCH_WORDS = 32
-MAX_PAIRS = 250_000  # of rounds that are compared in one table
-MIN_LIKENESS = 1.2  # of 3: the prompt counts twice, the answers once
+MAX_PAIRS = 250_000  # how many pairs of rounds one table may hold
+MIN_LIKENESS = 1.2  # rounds that are less alike are not paired; the maximum is 3: prompts count 2, answers 1
 FENCE = "<<<data "  # the beginning of an opening fence line; its mark follows
 MAX_WORDS = 20_000  # of both texts together; longer texts are compared line by line
 WORD_CHARS = 6  # the average length of a word
@@ -105,7 +105,7 @@ def align(a: Sequence[Turn], b: Sequence[Turn]) -> list[TurnDiff]:
 
 
 def unmarked(text: str) -> str:
-    """Without the marks of fence lines: they are random, so they differ even if two prompts are the same."""
+    """The text without the marks of fence lines: they are random, so they differ even if two prompts are the same."""
     if FENCE not in text:
         return text
     return re.sub(rf"(?m)^({FENCE}|>>>data )[0-9a-f-]{{8,}}$", r"\1…", text)
@@ -115,7 +115,7 @@ def _steps(one: PromptRound | None, other: PromptRound | None) -> Iterator[TurnD
     a = list(one.turns) if one is not None else []
     b = list(other.turns) if other is not None else []
     while a and b:
-        if a[0].role is not b[0].role:  # one round has no prompt, and a prompt is never compared with an answer
+        if a[0].role is not b[0].role:  # one round has no prompt: the other round's prompt stands alone
             alone = b if b[0].role is Role.USER else a
             yield TurnDiff(DiffKind.ONLY_A, a.pop(0), None) if alone is a else TurnDiff(DiffKind.ONLY_B, None, b.pop(0))
             continue
@@ -128,7 +128,7 @@ Pairs = Iterator[tuple[PromptRound | None, PromptRound | None]]
 
 
 def _paired(a: list[PromptRound], b: list[PromptRound]) -> Pairs:
-    """Rounds with the same prompts at the beginning and at the end are paired without a search."""
+    """Pairs all rounds. Those with the same prompts at the beginning and at the end need no search."""
     ours, theirs = [each.prompt for each in a], [each.prompt for each in b]
     begin = _shared(ours, theirs)
     end = _shared(ours[begin:][::-1], theirs[begin:][::-1])
@@ -154,7 +154,7 @@ def _best(a: list[PromptRound], b: list[PromptRound]) -> Pairs:
     sketches_a = [(_sketch(each.prompt), _sketch(each.answer)) for each in a]
     sketches_b = [(_sketch(each.prompt), _sketch(each.answer)) for each in b]
     below = [0.0] * (len(b) + 1)
-    taken: list[bytearray] = []  # 1: this pair, 2: a alone, 3: b alone
+    taken: list[bytearray] = []  # the best choice for each pair of rounds. 1: pair them, 2: a alone, 3: b alone
     for sketch in reversed(sketches_a):
         row, moves = [0.0] * (len(b) + 1), bytearray(len(b))
         for place in range(len(b) - 1, -1, -1):
@@ -211,7 +211,7 @@ def words(a: str, b: str) -> list[TextPiece]:
 
 
 def _shared(ours: list[str], theirs: list[str]) -> int:
-    """How many are the same, from the first on."""
+    """How many items at the beginning of both lists are the same."""
     pairs = enumerate(zip(ours, theirs, strict=False))
     return next((place for place, (one, other) in pairs if one != other), min(len(ours), len(theirs)))
 

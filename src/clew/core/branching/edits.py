@@ -1,4 +1,4 @@
-"""What agents' tools wrote to files, as far as the events of their runs say, and how two threads differ in that."""
+"""What agents' tools wrote to files, as far as the events of runs say, and how the edits of two threads differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from operator import is_
 
 from clew.core.record import Record
 
-MAX_DIFF_CHARS = 200_000  # of both sides of a file together
+MAX_DIFF_CHARS = 200_000  # both texts together; no diff is made of longer ones
 
 
 class EditKind(StrEnum):
@@ -35,7 +35,7 @@ class FileEdit(Record):
 class FileDiffKind(StrEnum):
     SAME = "same"
     CHANGED = "changed"
-    BOTH = "both"  # both edited it, and it is not known what was written
+    BOTH = "both"  # both threads edited it, and some of the text is not known
     ONLY_A = "only_a"
     ONLY_B = "only_b"
 

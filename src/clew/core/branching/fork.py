@@ -11,18 +11,18 @@ from clew.core.record import replace
 
 
 def rounds_in(history: Sequence[Turn]) -> int:
-    """A round is a user's turn with everything up to the next user's turn."""
+    """The number of rounds. A round is a user's turn with everything up to the next user's turn."""
     return sum(turn.role is Role.USER for turn in history)
 
 
 def until_round(history: History, number: int) -> History:
-    """Up to and including that round; everything, if there are fewer rounds."""
+    """The history up to and including that round; everything, if there are fewer rounds."""
     asked = [place for place, turn in enumerate(history) if turn.role is Role.USER]
     return history[: asked[number]] if number < len(asked) else history
 
 
 def until_turn(history: History, turn_id: str) -> History:
-    """Up to and including that turn; if it is a user's turn, also its answer."""
+    """The history up to and including that turn; if it is a user's turn, also its answer."""
     place = next(n for n, turn in enumerate(history) if turn.id == turn_id)
     if history[place].role is Role.USER:
         return until_round(history, rounds_in(history[: place + 1]))
@@ -30,7 +30,7 @@ def until_turn(history: History, turn_id: str) -> History:
 
 
 def held_of(pin: Pin, seen: Sequence[Turn]) -> int:
-    """How many turns, from the first on, the session was given exactly as they are now."""
+    """How many turns at the beginning of `seen` are absorbed by the session and unchanged since then."""
     count = 0
     for known, turn in zip(pin.absorbed, seen, strict=False):
         if known.turn_id != turn.id or known.digest not in (None, digest(turn)):
@@ -42,8 +42,8 @@ def held_of(pin: Pin, seen: Sequence[Turn]) -> int:
 def last_answer(held: Sequence[Turn], messages: Container[str]) -> int | None:
     """The index of the last turn with which a session can end: a complete answer that the session itself gave.
 
-    An answer of another session, which it was shown in a transcript, has no message in it. Of an interrupted answer it
-    may have only the beginning.
+    An answer that another session gave was shown to this session in a transcript, so it has no message of its own here.
+    An interrupted answer does not count, because the session may hold only its beginning.
     """
     for place in range(len(held) - 1, -1, -1):
         turn = held[place]

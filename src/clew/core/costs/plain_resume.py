@@ -23,12 +23,13 @@ from clew.core.runs.run import Run
 CACHE_LIFE_S = 300.0  # how long a cached prefix lives after it was last read
 COMPACTED_AT_TOKENS = 160_000  # about where Claude compacts a session by itself
 
-# Clew starts fresh for these reasons, and a plain resume would not: sometimes wrongly, since it ignores an edit.
+# Reasons for which Clew starts fresh, but a plain resume would continue the session, even when that is wrong: a plain
+# resume ignores edits of the history.
 CONTINUES_WHEN_RESUMED_PLAINLY = frozenset(
     {
         Reason.DISABLED,
         Reason.FORCED_FRESH,
-        Reason.NO_PIN,  # another model: a plain session is resumed with it
+        Reason.NO_PIN,  # the model was changed: a plain resume continues the same session with it
         Reason.HISTORY_CHANGED,
         Reason.EXPIRED,
         Reason.WORN_OUT,
@@ -41,7 +42,7 @@ CONTINUES_WHEN_RESUMED_PLAINLY = frozenset(
 
 class PlainResume(Record):
     usage: Usage  # what the run would have used if its session had been resumed plainly
-    context_tokens: int  # what such a session would hold afterwards
+    context_tokens: int  # what the plainly resumed session would hold afterwards
 
 
 def plain_resume(run: Run, requests: RequestUsage, before: Run | None) -> PlainResume:
@@ -53,7 +54,7 @@ def plain_resume(run: Run, requests: RequestUsage, before: Run | None) -> PlainR
     held, plain = before.context_tokens or 0, before.plain_context_tokens or 0
     in_place = run.session_id == before.session_id
     if in_place and first.shown_tokens < held:
-        return as_run  # the session was compacted in between, and the plain one would have been too
+        return as_run  # the session was compacted in between; a plainly resumed one would have been compacted too
     size = plain + (first.shown_tokens - held if in_place else len(run.prompt) // CHARS_PER_TOKEN)
     if size > COMPACTED_AT_TOKENS:
         return as_run

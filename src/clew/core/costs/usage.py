@@ -45,7 +45,7 @@ class Usage(Record):
 
     @property
     def is_written(self) -> bool:
-        """New tokens are charged as cache writes. False: the agent's model does not charge for cache writes."""
+        """Whether new tokens are charged as cache writes. False: the agent's model does not charge for cache writes."""
         return self.cache_creation_input_tokens >= self.input_tokens
 
     @property
@@ -89,11 +89,11 @@ class StatRow(Record):
     cost_usd: float
     prompt_chars: int
     transcript_chars: int
-    estimated_runs: int  # those that have an estimate …
+    estimated_runs: int  # runs that have an estimate …
     estimated_cost_usd: float  # … what they cost …
     estimate_usd: float  # … and what they would have cost with the transcript
-    unpriced_runs: int = 0  # used tokens, and the agent reported no price
-    day: int = 0  # the day on which they were created, in UTC, counted from 1970-01-01
+    unpriced_runs: int = 0  # runs that used tokens, but whose agent reported no price
+    day: int = 0  # when the runs were created: days since 1970-01-01, in UTC
     plain_resume_runs: int = 0  # the same three sums for a plain `--resume` every turn
     plain_resume_cost_usd: float = 0.0
     plain_resume_usd: float = 0.0

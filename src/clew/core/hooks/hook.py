@@ -73,7 +73,7 @@ class HookEvent(Record):
     own_words: bool = True  # the actor wrote `text`; False: the forge names another author
     author: str = ""  # who opened the issue or pull request
     labels: tuple[str, ...] = ()
-    label: str | None = None  # that was just added
+    label: str | None = None  # the label that was just added
     assignee: str | None = None  # who was just assigned
     reviewer: str | None = None  # whose review was just requested
     branch: str | None = None  # of a pull request: its head; of a push: the branch
@@ -142,7 +142,7 @@ class Meaning(StrEnum):
 
 
 def meaning(match: Match, event: HookEvent) -> Meaning:
-    """The meaning of `event.text`, or of the description if that is new. All other texts of an event are data."""
+    """How the agent must treat the new text (`event.text`, or a new description). All other texts are data."""
     if not match.by_writer or not event.own_words:
         return Meaning.DATA
     if match.rule.command is not None:
@@ -161,14 +161,14 @@ def is_repo(name: str) -> bool:
 
 
 def session_key(agent: str, repo: str, number: int) -> str:
-    """`boss:charles/peon:4`. Raises ValueError for parts from which another key could result."""
+    """`boss:charles/peon:4`. Raises ValueError for invalid parts, so that different parts never give the same key."""
     if not AGENT.match(agent) or not is_repo(repo) or type(number) is not int or number < 1:
         raise ValueError(f"no session key can be made of {agent!r}, {repo!r}, {number!r}")
     return f"{agent}:{repo}:{number}"
 
 
 def split_key(key: str) -> tuple[str, str, int]:
-    """Agent, repository, number. Raises ValueError if it is not a key."""
+    """The agent, repository and number of a session key. Raises ValueError if the text is not one."""
     agent, _, rest = key.partition(":")
     repo, _, number = rest.rpartition(":")
     if not number.isascii() or not number.isdigit() or key != session_key(agent, repo, int(number)):
@@ -218,7 +218,7 @@ def _named(names: Sequence[str], name: str) -> bool:
 
 
 def _has_label(labels: Sequence[str], event: HookEvent) -> bool:
-    if event.label is not None:  # not every forge names the new one
+    if event.label is not None:  # not every forge names the label that was added
         return event.label in labels
     return any(label in labels for label in event.labels)
 

@@ -32,7 +32,7 @@ class HookSettings(Record):
         return next((agent for agent in self.agents if agent.name == name), None)
 
     def repo(self, name: str) -> HookRepo | None:
-        """By name; on a forge, case does not matter."""
+        """The repository of that name. Case is ignored, as on a forge."""
         return next((repo for repo in self.repos if repo.name.lower() == name.lower()), None)
 
     def url(self, forge: Forge) -> str | None:

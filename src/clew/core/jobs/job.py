@@ -82,7 +82,7 @@ class Limits(Record):
     """The limits of a job, its runs and its sessions."""
 
     timeout_s: float | None = 1800.0  # of one run; the next run resumes its session
-    retries: int = 3  # in a row after an error: overloaded, network, or a new session that is full or broken
+    retries: int = 3  # in a row after errors such as overloaded, network, or a new session that is full or broken
     max_resumes: int = 10  # of one session; then a fresh session gets the original prompt
     max_runs: int = 50  # in total, without the runs that met a usage limit
     max_age_s: float | None = 3600.0  # of a session, since its last event; waiting for a usage limit does not count
@@ -161,7 +161,7 @@ BACKOFF_S = 5.0
 BACKOFF_MAX_S = 600.0
 
 _TRANSIENT = frozenset({Outcome.OVERLOADED, Outcome.NETWORK, Outcome.REJECTED, Outcome.MEDIA_REMOVED})
-_NEEDS_A_PERSON = frozenset({Outcome.AUTH, Outcome.BILLING})  # who must log in, or pay
+_NEEDS_A_PERSON = frozenset({Outcome.AUTH, Outcome.BILLING})  # a person must log in, or add credit
 UNUSABLE_SESSION = frozenset({Outcome.OVERFLOW, Outcome.POISONED})
 
 
@@ -196,13 +196,13 @@ def after_run(
     if outcome in UNUSABLE_SESSION:
         before = sum(each in UNUSABLE_SESSION for each in earlier)
         if resumed and not before:
-            return _in_time(job, NextStep(JobStatus.QUEUED, fresh_session=True), now)  # the session was the cause
+            return _in_time(job, NextStep(JobStatus.QUEUED, fresh_session=True), now)  # the old session was the cause
         return _retry(job, max(job.troubles, before), now, jitter, fresh_session=True)
     return _in_time(job, _continue(job, len(earlier), now, jitter), now)
 
 
 def _continue(job: Job, runs_before: int, now: float, jitter: float) -> NextStep:
-    """At once. After many runs there is a pause, because each of them may be cut off as soon as it starts."""
+    """The next run starts at once, or after a pause if there were many: each may have been cut off as it started."""
     if runs_before <= job.limits.max_resumes:
         return NextStep(JobStatus.QUEUED)
     return NextStep(JobStatus.WAITING, now + backoff_s(0, jitter))

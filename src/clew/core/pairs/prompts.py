@@ -1,4 +1,4 @@
-"""The prompts of a pair: the standing texts, the instructor's prompt of each round, and that after an interruption.
+"""The prompts of a pair: the standing texts, the instructor's prompt in each round, and the one after an interruption.
 
 The worker's report is placed between two fence lines with a mark that does not occur in the report. So the instructor
 can tell the report from the user's words and from the rubric, whatever the worker writes.

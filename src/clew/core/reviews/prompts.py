@@ -65,7 +65,7 @@ def fit(diff: str) -> Fitted:
 
 
 def _files(diff: str) -> list[str]:
-    """The diff, split by file. Only git's own lines begin like this; lines of a file have a sign before them."""
+    """The diff, split by file. Only git's own lines begin with `diff --`: lines of a file follow a sign or a space."""
     return [f"{part}\n" for part in re.split(r"\n(?=diff --(?:git|cc) )", diff) if part.strip()]
 
 
@@ -75,7 +75,7 @@ def _path(chunk: str) -> str:
     if renamed is not None:
         return _unquoted(renamed[1])
     names = re.sub(r"^diff --\w+ ", "", chunk.split("\n", 1)[0])
-    second = names[len(names) // 2 + 1 :]  # the same name is there twice, each after a letter and a slash
+    second = names[len(names) // 2 + 1 :]  # the line has the same path twice: `a/path b/path`
     return _unquoted(second).partition("/")[2] or _unquoted(names)
 
 
@@ -169,7 +169,7 @@ def _compared(review: Review, base: str | None, mark: str) -> str:
         Scope.UNSTAGED: "the work tree, with what is staged",
     }[review.scope]
     parted = " (where the base and this branch parted)" if review.base else ""
-    names = _rows([_one_line(path) for path in review.paths])  # data: a shell may have expanded a pattern
+    names = _rows([_one_line(path) for path in review.paths])  # fenced as data: a shell may have expanded a pattern
     where = f" Only in:\n{fenced(names, mark)}" if review.paths else ""
     return f"Compared: {with_what}{parted}.{where}"
 

@@ -13,7 +13,7 @@ from clew.core.durations import DAY_S
 from clew.core.outcome import Outcome
 
 JITTER_S = 30.0  # the longest delay after the reset; it is also limited to a tenth of the wait
-JUST_RESET_S = 60.0  # a reset so recent still counts: the run needs some time to end
+JUST_RESET_S = 60.0  # a reset time up to this long ago still counts, because the run took time to end
 SHORTEST_PAUSE_S = 5.0
 FIRST_PAUSE_S = 300.0
 LONGEST_PAUSE_S = 1800.0
@@ -29,7 +29,7 @@ def wake_time(resets_at: float | None, *, limits_before: int, now: float, jitter
 
 
 def _pause_s(first_s: float, limits_before: int) -> float:
-    """Twice as long each time, so that an agent that always says "resets soon" does not cause a busy loop."""
+    """Doubles with each limit in a row, so that an agent that always says "resets soon" does not cause a busy loop."""
     return min(LONGEST_PAUSE_S, first_s * 2.0 ** min(limits_before, 10))
 
 
@@ -38,7 +38,7 @@ def _with_jitter(at: float, now: float, jitter: float) -> float:
 
 
 def reset_time(reported: float | None, since: float) -> float | None:
-    """The time that an agent reported, if it is after `since`. It may be in milliseconds, long past, or no time."""
+    """The time that an agent reported, if it is after `since`. An agent may report milliseconds, or nonsense."""
     for at in () if reported is None else (reported, reported / 1000.0):
         if math.isfinite(at) and since < at <= since + LONGEST_LIMIT_S:
             return at

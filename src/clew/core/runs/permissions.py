@@ -63,7 +63,7 @@ def _allows(tool: str, question: QuestionAsked) -> bool:
 
 
 def _is_plain(command: str) -> bool:
-    """It is a single command: an allowed beginning must not be followed by another command."""
+    """Whether this is a single command: an allowed beginning must not be followed by another command."""
     return not any(mark in command for mark in ("\n", "\r", ";", "&", "|", "`", "$(", "${", "<", ">"))
 
 

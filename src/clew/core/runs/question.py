@@ -36,7 +36,7 @@ class Question(Record):
     asked_at: float
     answered_at: float | None = None
     allowed: bool | None = None
-    reply: Answer | None = None  # given, but the agent has not received it yet
+    reply: Answer | None = None  # the stored answer; while the state is `open`, the agent has not received it yet
 
     @property
     def is_open(self) -> bool:

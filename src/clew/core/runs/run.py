@@ -79,8 +79,8 @@ class RunOptions(Record):
     enable_resume: bool | None = None  # overrides the policy
     timeout_s: float | None = None  # overrides the settings
     lasting: bool = False  # a daemon's run: while queued, it waits for the next daemon; its questions stay open
-    not_before: float | None = None  # it continues a run that met a usage limit: not before the limit resets
-    continues: RunId | None = None  # that run
+    not_before: float | None = None  # epoch seconds: it starts no earlier, because the continued run met a usage limit
+    continues: RunId | None = None  # the run that met a usage limit, and that this run continues
     answers: bool = False  # it carries an answer to a session whose run died: it runs before the queued prompts
     held: bool = False  # queued after a run that a person stopped: it waits until somebody sends it
     sent_now: bool = False  # a person asked for it to run before the other queued prompts

@@ -23,7 +23,7 @@ MIN_PLAIN_CHARS = 12  # the same for a value of only letters or only digits: `po
 SHARED_CHARS = 8  # how many characters of a secret in a name count as a leak; of a shorter secret, all of them
 MIN_CHARS = 4  # a shorter secret may be in any name
 
-# It matches neither KEYBOARD, AUTHOR, COMPASS, PATH nor PWD itself.
+# This pattern must not match KEYBOARD, AUTHOR, COMPASS, PATH or PWD.
 _SECRET_NAME = re.compile(
     r"(?i)KEYS?(?![a-z])|TOKEN|SECRET|PASSW|PASSPHRASE|(?:\b|_)PASS(?![a-z])|_PWD\b|CREDENTIAL|COOKIE|AUTH(?!or(?!iz))"
     r"|(?:\b|_)PAT(?![a-z])"

@@ -112,7 +112,7 @@ def is_random(value: str) -> bool:
 
 
 def _entropy(value: str) -> float:
-    """In bits per character."""
+    """The entropy of the value, in bits per character."""
     return -sum(count / len(value) * log2(count / len(value)) for count in Counter(value).values())
 
 
@@ -168,7 +168,7 @@ def _of_assignment(text: str, match: re.Match[str]) -> bool | None:
     if _PLACE.match(match["s"]) or (name.lower() == "pwd" and match["s"].startswith("/")):
         return None
     if not match["quote"] and "." in match["s"] and all(part.isidentifier() for part in match["s"].split(".")):
-        return None  # an attribute in code
+        return None  # an attribute in code, such as `settings.token`
     if is_random(match["s"]):
         return True
     return False if match["quote"] or is_variable else None
@@ -176,7 +176,7 @@ def _of_assignment(text: str, match: re.Match[str]) -> bool | None:
 
 _PLACEHOLDER = re.compile(r"(?i)[$<{%*…]|\[redacted|x{3}|your|example|\.\.\.|[^=&\s]{0,64}+[({]")
 _NO_SECRET_BEFORE = re.compile(r"(?i)public[_-]?\Z|\bunexpected \Z")  # `Unexpected token: …` is a parser's message
-_NO_SECRET_NAME = re.compile(  # such a name says where a secret is, or which one
+_NO_SECRET_NAME = re.compile(  # a name with such an end says where a secret is, or which one
     r"(?i:[_-](?:file|path|dir|url|uri|name|type))\Z|(?:File|Path|Dir|Ur[li]|UR[LI]|Name|Type)\Z"
 )
 _PLACE = re.compile(  # a path or an address; base64 may also begin with a slash, but not with /word/
@@ -264,7 +264,7 @@ _SHAPES: tuple[Shape, ...] = (
         rf"(?i)cookie\\{{0,3}}+[\"']?+\s{{0,8}}+:\s{{0,8}}+{_QUOTE}(?P<s>[^\s\"'=;,\\]{{1,128}}+=[^\r\n\"'\\]{{4,}}+)",
         _sure_if_random,
     ),
-    # One run of characters without a colon and one without an @, so that nothing backtracks.
+    # The pattern has one run of characters without a colon and one without an @, so that nothing backtracks.
     Shape(
         "password in an address",
         ("://",),

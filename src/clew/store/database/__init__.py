@@ -1,1 +1,1 @@
-"""Connections, transactions, migrations and the SQL files; one module a kind of database."""
+"""Connections, transactions, migrations and the SQL files; one module for each kind of database."""

@@ -46,14 +46,14 @@ class Session:
     def __init__(self, connection: Any) -> None:
         self.connection = connection
         self.thread = threading.current_thread()
-        self.depth = 0  # of nested transactions
+        self.depth = 0  # how many transactions are nested
         self.savepoints = 0
-        self.written = 0  # statements in this transaction that may have changed something
+        self.written = 0  # how many statements of this transaction may have changed something
         # Rows that were read under a lock, with `written` at that time. No other process can have changed them, so they
         # are valid until this transaction writes.
         self.read: dict[tuple[str, tuple[tuple[str, Any], ...]], tuple[int, list[Row]]] = {}
-        # The names of the locks, and the kinds and values that were asked for. None: this is no write transaction, so
-        # no locks are taken.
+        # The locks that this transaction holds: their names, and the kinds and values that were asked for. None: there
+        # is no write transaction, so no locks are taken.
         self.locked: frozenset[str | tuple[str, Any] | None] | None = None
         self.time: float | None = None  # the server's time when the last lock of this transaction was taken
         self.last_step: tuple[Statement, ...] = ()
@@ -148,7 +148,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Everything read inside is of one consistent state, and writers are not blocked. Joins a transaction."""
+        """Everything read inside is of one consistent state, and writers are not blocked. Joins an open transaction."""
         session = self.session()
         if session.depth:
             yield
@@ -178,7 +178,7 @@ class Database:
         return self._first(session, begun)
 
     def _first(self, session: Session, work: Callable[[Session], T]) -> T:
-        """Outside of a transaction. A broken connection is replaced once: no transaction has begun on it yet."""
+        """Runs the first work on an idle connection. A broken one is replaced once: no transaction was open on it."""
         try:
             return work(session)
         except self.dialect.errors as error:
@@ -264,7 +264,7 @@ class Database:
         return translated
 
     def _hold(self, session: Session, kind: str, value: Any) -> None:
-        """Locks until the transaction ends. Outside of a write transaction nothing is locked."""
+        """Takes a lock until the transaction ends. Outside of a write transaction nothing is locked."""
         if session.locked is None:
             return
         asked = kind, pack(value) if isinstance(value, str) else value
@@ -281,7 +281,7 @@ class Database:
         session.locked |= {asked, name}
 
     def hold(self, kind: str, value: Any) -> None:
-        """Locks until the transaction ends."""
+        """Takes the lock of that kind and value until the transaction ends."""
         self._hold(self.session(), kind, value)
 
     def time(self) -> float | None:
@@ -331,7 +331,7 @@ class Database:
         return self._first_or_inside(read)
 
     def _first_or_inside(self, work: Callable[[Session], T]) -> T:
-        """Reads, inside or outside of a transaction."""
+        """Runs a read, inside or outside of a transaction."""
         session = self.session()
         if not session.depth:
             return self._first(session, work)

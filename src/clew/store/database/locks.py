@@ -27,13 +27,13 @@ PREFIXES: dict[str, str] = {
     "thread": "thread/",
     "lease": "",  # so the lease `thread/…` has the lock of that thread
     "leases": "leases/",  # all slots of one prefix
-    "name": "name/",  # of a thread or a pair: no thread has the name of a pair
+    "name": "name/",  # of a thread or a pair: they share one namespace
     "session": "session/",  # protects which thread owns the session
     "day": "review-day/",  # protects the number of the next review
     "pair": "pair/",
     "hook": "hook/",
     "hook_key": "hook-key/",
-    "delivery": "delivery/",  # of a forge's event, which is handled once
+    "delivery": "delivery/",  # of a forge's message: each is handled once
     "digest": "digest/",
     "key_value": "fact/",
 }

@@ -40,9 +40,9 @@ MIGRATIONS = 0x436C6578  # the advisory lock of migrations; those of `locks.py` 
 CONNECT_S = 10
 IDLE_S = 10  # the longest pause inside a transaction, which should have none: far below the life of a lease
 NAMES_KEPT = 10_000  # names of locks in the cache
-LONG_S = 5.0  # an idle transaction that is older than this is reported: it should take milliseconds
+LONG_S = 5.0  # a transaction that has been idle for longer is reported: a transaction should take milliseconds
 
-# Unless the address sets them. The server gets time-outs as well, because it holds the locks.
+# Defaults, which the address can override. The server gets time-outs as well, because it holds the locks.
 _TCP = {
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -70,7 +70,8 @@ _KINDS = {
     "XX002": "corrupt",
 }
 _RETRY_HELPS = frozenset({"40P01", "40001", "55P03"})  # two transactions conflicted, and this one was rolled back
-_NO_CONNECTIONS = re.compile("too many clients|too many connections|remaining connection slots")  # has no SQLSTATE
+# The messages of a server without a free connection: the driver gives these errors no SQLSTATE.
+_NO_CONNECTIONS = re.compile("too many clients|too many connections|remaining connection slots")
 _CLASSES = {"53": "full", "58": "unreachable", "XX": "corrupt"}
 
 _SAYS = {
@@ -84,8 +85,8 @@ _SAYS = {
 # The time is read together with the lock, because code that takes a lock often compares times next.
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended(%s::text, 0)), extract(epoch FROM clock_timestamp())::float8"
 
-# Sessions in this database that hold locks of a transaction and have been idle for long. The application name is NULL
-# for users who may not read it.
+# Sessions in this database that have been idle inside a transaction for long, each with the number of its locks. A user
+# who may not read the state of other users' sessions does not find them.
 _LONG_HELD = """
 SELECT session.pid, session.application_name, session.state,
     extract(epoch FROM clock_timestamp() - session.state_change)::float8,
@@ -96,7 +97,7 @@ WHERE session.datname = current_database() AND session.pid <> pg_backend_pid()
     AND clock_timestamp() - session.state_change > make_interval(secs => %s)
 ORDER BY session.state_change
 """
-# Of the schema that holds our tables: a schema that was added since may come first in the search path.
+# The columns of the schema that holds our tables: a schema that was added since may come first in the search path.
 _CATALOGUE = """
 SELECT table_name::text, column_name::text, upper(data_type), is_nullable = 'NO'
 FROM information_schema.columns WHERE table_schema = (
@@ -220,7 +221,7 @@ class Postgres:
         return row is not None and row[0] is not None
 
     def prepare(self, connection: PostgresConnection) -> None:
-        """There are no such settings: the database has only our tables."""
+        """Does nothing: Clew changes no settings of the database itself."""
 
     def translate(self, error: Exception) -> ClewError:
         """The error of `clew.errors`: a wrong call, or a StoreError with its kind."""
@@ -245,7 +246,7 @@ class Postgres:
         )
 
     def lost(self, connection: PostgresConnection) -> None:
-        """A server does not lose its files under a client."""
+        """Always None: a server does not lose its files under a client."""
 
     def rescue(self, connection: PostgresConnection) -> Path:
         raise NotImplementedError
@@ -262,7 +263,7 @@ class Postgres:
         ]
 
     def problems(self, connection: PostgresConnection) -> list[str]:
-        """The server checks its own files: only whether it answers can be checked here."""
+        """Checks only that the server answers: it checks its own files."""
         connection.execute("SELECT 1")
         return []
 

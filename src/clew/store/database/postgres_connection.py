@@ -20,12 +20,12 @@ from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, ExecStatus, Format
 from psycopg.pq.abc import PGresult
 
-PREPARED_AFTER = 5  # uses of a statement: preparing costs a round trip, which a short command need not pay
+PREPARED_AFTER = 5  # a statement is prepared after this many uses, because preparing costs a round trip
 MAX_ROWS = 16  # in one INSERT: each number of rows is another statement to prepare
 MAX_PREPARED = 250  # statements: the server keeps a plan for each
 
 _PARAMETER = re.compile(r"%(?:\((\w+)\)s|s|%)")
-# VALUES that consist of parameters only, and that are not followed by anything that depends on earlier rows.
+# Finds VALUES that consist of parameters only and are not followed by anything that depends on earlier rows.
 _GIVEN = r"%\(\w+\)s"
 _ROW = re.compile(rf"\bVALUES\s*(?P<row>\(\s*{_GIVEN}(?:,\s*{_GIVEN})*\s*\))(?=\s*(?:ON CONFLICT[^;]*DO NOTHING\s*)?$)")
 _GOOD = frozenset({ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK, ExecStatus.EMPTY_QUERY})
@@ -104,7 +104,7 @@ class PostgresConnection:
         self.close()
 
     def executemany(self, statement: str, rows: Sequence[Mapping[str, Any]]) -> None:
-        """A few rows are sent as one statement if that means the same. The driver sends many rows, in one batch."""
+        """Sends up to MAX_ROWS rows as one statement if that has the same effect, else as a batch of the driver."""
         found = _ROW.search(statement) if len(rows) <= MAX_ROWS else None
         if len(rows) == 1:
             self.execute(statement, rows[0])

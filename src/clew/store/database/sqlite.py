@@ -73,7 +73,7 @@ _SAYS: dict[str, tuple[str, str]] = {
 }
 
 
-# Unlike other databases, SQLite allows NULL in a primary key, so `notnull` is false for it.
+# SQLite allows NULL in a primary key, so its `notnull` is false. Other databases do not, so it counts as NOT NULL here.
 _CATALOGUE = """
 SELECT tables.name, columns.name, columns.type, columns."notnull" OR columns.pk
 FROM sqlite_schema AS tables JOIN pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'
@@ -87,8 +87,8 @@ WAL_HEADER, FRAME_HEADER = 32, 24  # bytes
 
 class _Connection(sqlite3.Connection):
     path: Path
-    files: Files  # that it has open
-    sizes: Sizes  # at the last check
+    files: Files  # the files that this connection has open
+    sizes: Sizes  # the sizes of the files at the last check
     is_lost = False
 
     def close(self) -> None:
@@ -98,7 +98,7 @@ class _Connection(sqlite3.Connection):
         if not self.is_lost and difference(self.path, self.files) is None:
             super().close()
         else:
-            import ctypes  # before Python 3.12 SQLite cannot be told to skip the copying
+            import ctypes  # before Python 3.12, sqlite3 cannot tell SQLite to skip the copying
 
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
@@ -145,16 +145,16 @@ class Sqlite:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA journal_size_limit = {WAL_KEPT_BYTES}")
             connection.files = {"": self._file()}
-            if self.path.stat().st_size:  # an empty file is being initialised now: then `begin` reads the identities
+            if self.path.stat().st_size:  # an empty file is still being initialised: `begin` reads its identities
                 connection.execute("SELECT 1 FROM sqlite_master").fetchone()
-                connection.files |= identities(self.path)  # from now on, no process that closes deletes the log
+                connection.files |= identities(self.path)  # after this read, no closing process deletes the log
         except BaseException:
             connection.close()
             raise
         return connection
 
     def is_broken(self, connection: _Connection) -> bool:
-        """True for ever, once the open files are not those at the path any more, or one of them was cut short."""
+        """Whether the open files are no longer those at the path, or one was cut short. Once true, it stays true."""
         if self._lost is None:
             self._lost = difference(self.path, connection.files) or self._shortened(connection)
         connection.is_lost = self._lost is not None
@@ -189,7 +189,7 @@ class Sqlite:
             raise self._lost_error()
 
     def rescue(self, connection: _Connection) -> Path:
-        """The copy is beside the lost database."""
+        """Makes the copy beside the lost database, and returns its path."""
         copy = self.path.with_name(f"{self.path.name}.rescued-{os.getpid()}-{os.urandom(3).hex()}")
         _make_file(copy)
         to = sqlite3.connect(copy)
@@ -214,7 +214,7 @@ class Sqlite:
     def locks(self) -> dict[str, Locks]:
         return {}
 
-    # There is only one write transaction at a time, so it needs no locks.
+    # The methods of locks do nothing: there is only one write transaction at a time.
 
     def lock_name(self, kind: str, value: Any) -> str:
         return ""
@@ -226,18 +226,18 @@ class Sqlite:
     def lock_of(self, connection: sqlite3.Connection, kind: str, value: Any) -> str | None: ...
 
     def wait_for_locks(self, max_s: float) -> None:
-        """There is one lock for all transactions, so a caller that gave up sooner could do nothing else."""
+        """Does nothing: all transactions share one lock, so a caller that gave up sooner could do nothing else."""
 
     def commit(self, connection: _Connection, statements: Sequence[Statement]) -> None:
         for statement, parameters in statements:
             connection.execute(statement, parameters)
         if not self.is_broken(connection):
             connection.execute("COMMIT")
-        if self.is_broken(connection):  # then the commit went into files that no other process will read
+        if self.is_broken(connection):  # the files were lost before or during the commit
             self._check_lost()
 
     def time(self, connection: sqlite3.Connection) -> None:
-        """All processes that open the file are on this machine and share its clock."""
+        """Always None: all processes that open the file are on this machine and share its clock."""
 
     def begin_reading(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN")
@@ -263,11 +263,11 @@ class Sqlite:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(lock)  # releases the lock. The file stays: if it were deleted, two processes could hold a lock
+            os.close(lock)  # releases the lock. If the file were deleted, two processes could lock different files
 
     def is_ready(self, connection: sqlite3.Connection) -> bool:
         if self.path.stat().st_size == 0:
-            return False  # another process is creating the database: wait for the guard, and do not read before it
+            return False  # the database is being created: a caller must hold the guard before it reads
         if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
             return False
         found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'")
@@ -315,7 +315,7 @@ class Sqlite:
         return self._error(_KINDS.get(code & 0xFF, "unreachable"), error)
 
     def _has_no_log(self) -> bool:
-        """The log is missing, although its index is there, which exists while a process has the database open."""
+        """Whether the log is missing or empty although a process has the database open, as the log's index shows."""
         there = {suffix: Path(f"{self.path}{suffix}") for suffix in SUFFIXES}
         return there["-shm"].exists() and not (there["-wal"].exists() and there["-wal"].stat().st_size)
 

@@ -13,7 +13,7 @@ from clew.store.database.database import Database
 class Versions:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.changes_made = 0  # by this process: tells when it is worth reading the version
+        self.changes_made = 0  # changes by this process: when it grows, there is a new version to read
 
     def current(self) -> int:
         return self._database.number("version")
@@ -21,7 +21,7 @@ class Versions:
     def changed(self, thread_id: str) -> None:
         """Call it in the transaction of every change that a surface shows. A transaction counts as one change."""
         self.changes_made += 1
-        # Locked now: the last step, which locks the counter, must not wait for another lock.
+        # The thread is locked now, because the last step, which locks the counter, must not wait for another lock.
         self._database.hold("thread", thread_id)
         self._database.at_commit("mark_thread", id=thread_id)
 

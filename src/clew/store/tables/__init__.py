@@ -1,1 +1,1 @@
-"""The operations of the store, one module a table."""
+"""The operations of the store, one module for each table."""

@@ -19,10 +19,10 @@ DUMPED = (
 
 class HookTables(Table):
     def add_event(self, hook_id: str, event: HookEvent, at: float, digest: str | None = None) -> tuple[str, bool]:
-        """Returns the event's id, and whether it has to be handled. It has not when the same event was received before,
-        unless that one was ignored or failed.
+        """Returns the event's id, and whether it has to be handled. An event that was received before is handled again
+        only if it was ignored or failed.
 
-        `digest` is of the part that the forge signed: the same content with another delivery id is the same event.
+        `digest` is that of the signed part: the same content with another delivery id is the same event.
         """
         row: Row = {
             "id": hook_id,
@@ -77,7 +77,7 @@ class HookTables(Table):
         return None if row is None else str(row["id"])
 
     def issue_last(self, repo: str, issue: int) -> str | None:
-        """The kind of the last stored event that opened or closed the issue."""
+        """The kind of the last stored event that opened, reopened, closed or merged the issue or pull request."""
         row = self._database.one("hook_issue_last", repo=repo.lower(), issue=issue)
         return None if row is None else str(row["kind"])
 

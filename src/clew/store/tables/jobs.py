@@ -30,7 +30,7 @@ DUMPED = (
         belongs_to={"thread_id": "threads"},
         may_name={"run_id": "runs", "saved_run_id": "runs", "prompt_turn_id": "turns"},
         json={"limits": Json(dict), "allowed_tools": Json(list, str), "conflicts": Json(list, str)},
-        store_columns=frozenset({"number", "full_prompt"}),  # no surface shows a hook's full prompt
+        store_columns=frozenset({"number", "full_prompt"}),  # a hook's full prompt is not exported: no surface shows it
     ),
     DumpedTable("job_markers", belongs_to={"job_id": "jobs"}, may_name={"run_id": "runs"}),
 )
@@ -58,7 +58,7 @@ class JobTable(Table):
     def newest(
         self, *, statuses: Iterable[JobStatus] | None = None, key: str | None = None, limit: int = 50
     ) -> list[Job]:
-        """The newest first."""
+        """The newest jobs first."""
         if statuses is None:
             return each(job_from, self._database.all("jobs_newest", key=key, limit=limit))
         rows = [
@@ -100,7 +100,7 @@ class JobTable(Table):
         self._database.do("add_marker", job_id=job_id, run_id=run_id, seq=seq, message_id=message_id or "", at=at)
 
     def markers(self, job_id: str, limit: int = 1000) -> list[ProgressMarker]:
-        """The newest ones, the oldest of these first."""
+        """The newest `limit` markers, the oldest of them first."""
         return each(marker_from, reversed(self._database.all("newest_markers", job_id=job_id, limit=limit)))
 
     def claimable(self, now: float, limit: int, *, own: bool = True) -> list[str]:

@@ -21,7 +21,7 @@ class QuestionTable(Table):
         return found
 
     def of_run(self, run_id: str) -> list[Question]:
-        """In the order in which they were asked."""
+        """The questions of the run, in the order in which they were asked."""
         return each(question_from, self._database.all("questions_of_run", run_id=run_id))
 
     def open(self, thread_id: str | None = None) -> list[Question]:

@@ -103,7 +103,7 @@ class RunTable(Table):
         return changed
 
     def attempts(self, run_id: str) -> list[Attempt]:
-        """In order."""
+        """The attempts of the run, in order."""
         return each(attempt_from, self._database.all("attempts", run_id=run_id))
 
     def last_measured(self, thread_id: str, agent: str) -> Run | None:
@@ -111,7 +111,7 @@ class RunTable(Table):
         return first(run_from, self._database.one("last_measured_run", thread_id=thread_id, agent=agent))
 
     def stats(self, *, thread_id: str | None = None, since: float | None = None) -> list[StatRow]:
-        """The sums over the runs, by day, agent, model, resumed or why not, and outcome."""
+        """The sums over the runs, by day, agent, model, whether they resumed, the reason if not, and outcome."""
         return each(stat_from, self._database.all("stats", thread_id=thread_id, since=since))
 
     def ended(self, *, thread_id: str | None = None, since: float | None = None, limit: int = 500) -> list[Run]:

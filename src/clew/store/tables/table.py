@@ -19,7 +19,7 @@ class Json(NamedTuple):
     """A column that holds JSON as text."""
 
     shape: type[dict] | type[list]  # type: ignore[type-arg]
-    items: type = object  # of a list
+    items: type = object  # the type of a list's items
     is_nested: bool = False  # only Clew writes it, so a dump holds the object instead of the text
 
 
@@ -34,9 +34,9 @@ class DumpedTable(Record):
     name: str
     has_id: bool = False  # its rows have an `id` that no other row has
     belongs_to: Mapping[str, str] = _NONE  # by column: the table of the owner, whose row is in the same file
-    may_name: Mapping[str, str] = _NONE  # by column: a table; its row is in the same file, or does not exist
+    may_name: Mapping[str, str] = _NONE  # by column: the table of the named row, which is in the same file or nowhere
     json: Mapping[str, Json] = _NONE  # by column
-    store_columns: frozenset[str] = frozenset()  # they mean something in one store only, and are not exported
+    store_columns: frozenset[str] = frozenset()  # not exported, because they have a meaning in one store only
     is_shared: bool = False  # a row may belong to two threads
 
 

@@ -46,8 +46,8 @@ OF_THREAD = (
 NAMES_NO_ROW = frozenset({"session_id", "message_id", "hook_id", "held_back_turn_id"})
 
 
-# The digest of a thread's rows at a remote depends on the order of the tables, so it must not change: a host that is
-# added comes after these.
+# The digest of a thread's rows at a remote depends on the order of the tables, so the order must not change: a host
+# that is added comes after these.
 _FIRST_HOSTS = ("jobs", "reviews", "hooks", "pairs")
 
 

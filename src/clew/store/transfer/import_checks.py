@@ -22,7 +22,7 @@ from clew.store.transfer.dumped_tables import TABLES
 
 Tables = Mapping[str, Sequence[Row]]  # "threads", "pins" and the rest, by table
 
-MAX_THREADS = 2  # of a pair
+MAX_THREADS = 2  # a file holds one thread, or the two of a pair
 MAX_COUNT = 10**12  # small enough that a million of them can be added
 MAX_TIME = 253_402_300_799.0  # the last second of the year 9999
 MAX_UNPACKED_BYTES = 64 * 1024**2  # of the diff or the files of a review's round

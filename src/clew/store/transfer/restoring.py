@@ -46,12 +46,12 @@ def pins_of(tables: Content) -> list[Pin]:
 
 
 def restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], content: Content) -> list[Thread]:
-    """Call it within a transaction. A thread's name gets a suffix when it is taken. Raises IdTaken for ids that are.
+    """Call it within a transaction. A thread whose name is taken gets a suffix. Raises IdTaken when an id is taken.
 
     A pin whose session belongs to another thread is retired.
     """
     try:
-        with store.savepoint():  # so that the caller can try in another way
+        with store.savepoint():  # so that the caller can continue its transaction after a failure
             return _restore(store, threads, pins, content)
     except (NotFound, StoreError, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         if isinstance(error, StoreError) and error.kind != "corrupt":
@@ -74,7 +74,7 @@ def _restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], conte
                 raise IdTaken("The thread's session is in the store already.")
             store.pins.save(_without_foreign_session(store, pin))
     except NotFound:
-        raise  # a row whose owner does not exist
+        raise  # the owner of a row does not exist; NotFound is a UsageError, but does not mean a taken id
     except UsageError as error:
         raise IdTaken(error.message) from error
     for thread in made:
@@ -89,7 +89,7 @@ def _is_stored(store: Store, table: str, ids: set[str]) -> bool:
 
 
 def _without_foreign_session(store: Store, pin: Pin) -> Pin:
-    """Keeps law 5: two processes may import the same session, and one file may name it for two threads."""
+    """The pin, retired if another thread owns its session: a session has one writer, but files may repeat its id."""
     if pin.state not in (PinState.GOOD, PinState.PROVISIONAL) or pin.borrowed_at is not None:
         return pin
     owner = store.pins.of_session(pin.session_id)

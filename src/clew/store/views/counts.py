@@ -11,7 +11,7 @@ class Counts:
         self._database = database
 
     def by_outcome(self) -> list[RunTotals]:
-        """The sums over all ended runs, by kind of thread, agent, resumed or why not, and outcome."""
+        """The sums over all ended runs, by kind of thread, agent, whether resumed, the reason if not, and outcome."""
         return each(run_totals_from, self._database.all("run_totals"))
 
     def live_runs(self) -> int:

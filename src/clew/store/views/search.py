@@ -20,7 +20,7 @@ from clew.store.views.thread_views import ThreadViews, pattern_of
 
 SORTS = {"updated": "listed_by_updated", "size": "listed_by_size", "cost": "listed_by_cost"}
 FEW_TURNS = 500  # up to this number, turns are searched one by one
-SEARCHED_CHARS = 1_000_000  # the part of a turn that is searched for the snippet
+SEARCHED_CHARS = 1_000_000  # how many characters of a turn are searched for the snippet
 
 
 class ThreadFilters(PageFilters, total=False):
@@ -117,7 +117,7 @@ class ThreadSearch:
     def _few_turns(self, of_threads: Row) -> list[int] | None:
         """The numbers of the turns of these threads, if there are few. None: there are many, or all threads are meant.
 
-        Without this, a common word that is in none of these threads would be searched in all other threads.
+        The search is then limited to these turns. Otherwise it would read all hits of a common word in other threads.
         """
         if all(value is None for value in of_threads.values()):
             return None

@@ -149,7 +149,7 @@ class ThreadViews:
         return run if run is not None and run.status not in LIVE and run.answer_turn_id is None else None
 
     def _turn_views(self, rows: list[Row]) -> list[TurnView]:
-        """The oldest first."""
+        """The views of the turns, the oldest first."""
 
         def view(row: Row) -> TurnView:
             if row["role"] == "user":
@@ -173,7 +173,7 @@ def _order(run: Run) -> tuple[bool, bool, bool, float, str]:
 
 
 def pattern_of(text: str | None) -> str | None:
-    """The LIKE pattern that finds the text anywhere in a lower-case one. None matches everything."""
+    """The LIKE pattern that finds the text anywhere in a lower-case text. None, for no text, means no filter."""
     if text is None:
         return None
     escaped = text.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
