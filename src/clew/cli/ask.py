@@ -183,7 +183,7 @@ async def _new(client: Client, options: AskOptions, text: str) -> Thread:
 
 
 def read_stdin(what: str, command: str) -> str:
-    """The text on stdin. `command` is what a hint shows, without the argument that may be -."""
+    """The text on stdin. `command`: the command that the hint shows, without its text argument."""
     hint = f'Give it as an argument, {command} "…", or on stdin, {command} - < file.'
     return _stdin(UsageError(f"There is no {what}.", hint=hint))
 

@@ -90,7 +90,10 @@ async def note_when_slow(words: str, work: Coroutine[Any, Any, T]) -> T:
 
 
 def load_asyncio_quickly() -> None:
-    """Imports asyncio without TLS: nothing here uses TLS, and loading it takes a tenth of the time of a turn."""
+    """Imports asyncio without `ssl`: loading `ssl` takes a tenth of the time of a turn, and few commands need it.
+
+    A command that needs TLS imports asyncio before this is called.
+    """
     if "asyncio" not in sys.modules and "ssl" not in sys.modules:
         sys.modules["ssl"] = None  # type: ignore[assignment]  # asyncio works without it
         try:

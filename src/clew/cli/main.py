@@ -17,7 +17,7 @@ from typing import NoReturn, TextIO
 
 from clew.errors import Cancelled, UsageError
 
-OUTPUT_FAILED = (errno.EPIPE, errno.ENOSPC, errno.EIO)  # without a file name: our own output could not be written
+OUTPUT_FAILED = (errno.EPIPE, errno.ENOSPC, errno.EIO)  # in an error without a file name: our own output failed
 
 
 def entry() -> NoReturn:
@@ -33,8 +33,8 @@ def entry() -> NoReturn:
 
 
 def _restore_sigint() -> None:
-    """Makes `kill -INT` work for `clew … &` in a script: its shell starts that with SIGINT ignored, and Python keeps
-    it ignored."""
+    """Makes `kill -INT` work for `clew … &` in a script: a shell starts background commands with SIGINT ignored, and
+    Python leaves it ignored."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

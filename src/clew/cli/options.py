@@ -21,7 +21,7 @@ def seconds(option: str, given: str) -> float: ...
 @overload
 def seconds(option: str, given: str, *, none: bool) -> float | None: ...
 def seconds(option: str, given: str, *, none: bool = False) -> float | None:
-    """A duration that was given on the command line. `none`: the value none is allowed. Raises UsageError."""
+    """A duration that was given on the command line. `none`: the word "none" is allowed, too. Raises UsageError."""
     from clew import config
 
     try:

@@ -91,7 +91,7 @@ def _show(savings: Savings) -> None:
 def estimate(savings: Savings) -> list[tuple[float, str]]:
     """What transcripts would have cost, the difference, and what a plain resume would have cost, each with its label.
 
-    Empty if all of them are the same."""
+    Empty if neither estimate differs from what was paid."""
     difference = abs(savings.saved_usd)
     apart = abs(savings.plain_resume_usd - savings.cost_usd)
     if max(difference, apart) < SMALLEST_SHOWN_USD:

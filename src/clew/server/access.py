@@ -41,7 +41,7 @@ class SharedState:
         self.health = HealthCheck(client)
         self.encoder = EventEncoder()
         self.send_buffers = SendBuffers()
-        self.daemon_id = secrets.token_hex(8)  # another one after each restart
+        self.daemon_id = secrets.token_hex(8)  # differs after each restart
         self.closing = asyncio.Event()
         self.listeners = 0  # clients that follow events
 

@@ -85,7 +85,7 @@ def bind(address: Address, *, new_token: bool = False) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     try:
         found = socket.getaddrinfo(address.host or None, address.port, family, socket.SOCK_STREAM, 0, socket.AI_PASSIVE)
-        # asyncio checks the protocol: without it, Nagle's algorithm stays on, which delays each answer by 40 ms.
+        # asyncio turns Nagle's algorithm off only if the protocol is given; else each answer would be delayed by 40 ms.
         listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except (OSError, UnicodeError) as error:
         raise UsageError(f"{address.host} is not an address of this machine.", hint="Leave --host out.") from error
@@ -126,7 +126,7 @@ class DaemonServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listening in sockets or ():
-            listening.listen(MAX_CONNECTIONS)  # uvicorn's `backlog` only limits how many are accepted at once
+            listening.listen(MAX_CONNECTIONS)  # uvicorn has set the queue's length to `backlog`, MAX_ACCEPTED
         self._watching = asyncio.create_task(self._slow_clients.run())
         self._started()
 

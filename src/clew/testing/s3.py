@@ -135,7 +135,7 @@ class S3Server:
             time.sleep(0.05)
 
     def _is_up(self) -> bool:
-        """It accepts an object: the server listens before it can do that."""
+        """True once the server accepts an object. It listens some time before it can do that."""
         from obstore.exceptions import BaseError
 
         with socket.socket() as probe:

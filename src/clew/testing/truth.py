@@ -31,7 +31,7 @@ class TokenModel:
     def __init__(self, api: ModelApi) -> None:
         self.count = itertools.count(1)
         self.api = api
-        self.refusing_history: Fail | None = None  # refuse every request that contains an earlier answer with this
+        self.refusing_history: Fail | None = None  # the refusal of every request with an earlier answer
         api.reply = self.answer
 
     def prompt(self, words: str = "") -> str:

@@ -82,7 +82,7 @@ def serve(
             note(
                 f"clew: the page is not built: run make web in the source tree; until then there is only the API{rest}"
             )
-        check(client.hooks)  # reports what is missing now, not when an event arrives
+        check(client.hooks)  # raises now if a template is broken, not only when an event arrives
         _note_idle(client, worker.daemon_work(client))
         held = client.settings
         roots = AllowedRoots(held.of("serve.roots") or ()).paths

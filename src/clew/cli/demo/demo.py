@@ -47,7 +47,7 @@ class TourTurn:
     exchange: Exchange
     reply: Reply
     account: CacheAccount
-    edited: bool  # an earlier turn was edited just before it
+    edited: bool  # an earlier turn was edited just before this one
 
     @property
     def units(self) -> float:
@@ -114,14 +114,17 @@ def find_agent(path: str | None, folder: Path) -> DemoAgent:
 async def _both_ways(
     folder: Path, agent: DemoAgent, turns: int, display: TourDisplay
 ) -> tuple[list[TourTurn], list[TourTurn]]:
-    """Holds both conversations at the same time. Only the first is shown; the second shows what it would have cost."""
+    """Holds both conversations at the same time. Only the first, which resumes, is shown.
+
+    The second measures what the same conversation costs with the transcript in every prompt.
+    """
 
     try:
         async with asyncio.TaskGroup() as both:  # not gather: it would not wait until the second has stopped its agent
             resumed = both.create_task(_converse(folder / "resume", agent, turns, display.show, resume=True))
             pasted = both.create_task(_converse(folder / "transcript", agent, turns, lambda _: None, resume=False))
     except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None  # the first one is enough
+        raise failures.exceptions[0] from None  # the user is shown only one error
     return resumed.result(), pasted.result()
 
 

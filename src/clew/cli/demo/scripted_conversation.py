@@ -129,6 +129,6 @@ sessions, and the grep from before finds them as well.""",
 
 
 def exchanges(count: int) -> list[Exchange]:
-    """The first `count` exchanges; beyond the written ones, the further ones are repeated."""
+    """The first `count` exchanges. After the last of EXCHANGES, those of FURTHER_EXCHANGES are repeated."""
     more = [FURTHER_EXCHANGES[number % len(FURTHER_EXCHANGES)] for number in range(max(0, count - len(EXCHANGES)))]
     return [*EXCHANGES, *more][:count]

@@ -201,7 +201,7 @@ def _check_writers(settings: HookSettings, findings: CheckFindings) -> None:
         return
     for repo in settings.repos:
         forges = [repo.forge] if repo.forge is not None else []
-        silent = [forge for forge in forges if forge is not Forge.GITHUB]  # GitHub says so in its events
+        silent = [forge for forge in forges if forge is not Forge.GITHUB]  # only GitHub's events say who may write
         if silent and not repo.writers and not hooks_config.keys_of(silent[0], os.environ).token:
             findings.warnings.append(
                 f'hooks.repos."{repo.name}": nobody is known to have write access, so no event wakes an agent: '

@@ -239,7 +239,7 @@ async def _follow(client: Client, stored: StoredHook, *, in_place: bool, quiet: 
 
 
 async def _ended(client: Client, job: Job, *, in_place: bool) -> int:
-    """Waits without output; returns the exit code."""
+    """Waits until the job has ended, without output; returns its exit code."""
     from clew.api.jobs import error_of, follow
 
     if in_place:

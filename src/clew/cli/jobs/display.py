@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 WORDS_CHARS = 48  # how much of the agent's last words is shown
 KEPT_CHARS = 400  # how much is kept of the message that is being streamed
 WHY_CHARS = 120
-PROGRESS_S = 10.0  # how often the line is printed where none can be drawn
+PROGRESS_S = 10.0  # how often the line is printed if stderr is not a terminal
 
 
 class JobDisplay(RunDisplay):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from clew.core.jobs.job import Job
 
 CHECK_EVERY_S = 1.0  # the least time between two checks; a check is made only after this process wrote something
-OVERLAP_S = 5.0  # how far a check looks back beyond the one before: writing the end of a job may take a while
+OVERLAP_S = 5.0  # each check also covers this long before the previous one: a job's end may be written late
 FIRST_TIDY_S = 60.0  # after the start, so that a worker that runs only briefly is not delayed
 TIDY_EVERY_S = 3600.0  # how often to check whether the daily clean-up is due; any process may have done it
 
@@ -145,7 +145,7 @@ class WorkLog:
 
         while self._worker is None:
             await asyncio.sleep(CHECK_EVERY_S / 3)
-            with contextlib.suppress(StoreError):  # the worker reports it
+            with contextlib.suppress(StoreError):  # the worker reports the same error
                 await self._find_worker(max_jobs)
         while True:
             try:

@@ -29,7 +29,7 @@ class PairDisplay(RunDisplay):
     """Prints whole orders and reports on stdout, or with `as_json` one event per line."""
 
     def __init__(self, *, as_json: bool) -> None:
-        super().__init__("its session", as_json=True)  # the status line names the part already
+        super().__init__("its session", as_json=True)  # "resuming its session": the line already names the part
         self._as_json = as_json
         self._round, self._of = 0, 0
         self._who = "instructor"

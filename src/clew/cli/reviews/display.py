@@ -59,7 +59,7 @@ class RoundDisplay(RunDisplay):
                 self._tokens += event.usage.shown_tokens + event.usage.output_tokens
                 self._doing("reading the answer")
             case events.FellBack():
-                return  # the closing line of the round says so
+                return  # the closing line of the round reports the fallback
         super().show(event)
 
     def _doing(self, what: str) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-CANCEL_S = 20.0  # a graceful stop, then TERM, then KILL
+CANCEL_S = 20.0  # long enough for a graceful stop, then SIGTERM, then SIGKILL
 POLL_S = 0.1
 
 

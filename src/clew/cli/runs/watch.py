@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.store.records import StoredEvent
 
-CHECK_EVERY_S = 1.0  # a run whose process was killed does not end by itself
+CHECK_EVERY_S = 1.0  # how often to check that the run's process is alive: if it was killed, no event says so
 
 
 @click.command()
@@ -109,7 +109,7 @@ async def _process_gone(client: Client, run: Run) -> None:
 
 
 def _is_served(client: Client) -> bool:
-    """True if there is a daemon: within seconds it takes over what another one left."""
+    """True if a daemon is running: within seconds it ends or continues the runs of a dead process."""
     from clew.server.daemon_registry import running_daemons
 
     return bool(running_daemons(client.home))

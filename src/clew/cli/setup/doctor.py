@@ -90,7 +90,8 @@ def doctor(as_json: bool) -> int:
 
 
 def _check_config(findings: DoctorReport) -> Settings:
-    """The settings. If they are wrong, returns the defaults and what the environment sets, to check the rest too."""
+    """Returns the settings. If they are wrong, returns the defaults and the values from the environment instead, so
+    that the other checks can continue."""
     from clew import config
 
     work_dir = current_directory()
@@ -223,7 +224,7 @@ def _check_daemons(findings: DoctorReport) -> None:
 
 
 def _unhealthy(port: int) -> str | None:
-    """The problem that /healthz reports. None: there is none, or the daemon does not listen on this address."""
+    """The problem that /healthz reports. None: it reports none, or nothing listens on 127.0.0.1 at this port."""
     import http.client
     import json
 

@@ -159,7 +159,7 @@ def clean(older_than: float | None, kind: str | None, dry_run: bool, as_json: bo
 
 
 class _CleanReport:
-    """Reports each thread as it is archived; with --json, a count every second."""
+    """Reports each archived thread and each removed archive; with --json, the number of threads every second."""
 
     def __init__(self, *, dry_run: bool, as_json: bool) -> None:
         self._dry_run = dry_run

@@ -166,7 +166,7 @@ def _asked(*, confirm: bool) -> str:
 
 @contextlib.contextmanager
 def _stopped_at_once() -> Iterator[None]:
-    """Lets Ctrl-C end a prompt. In asyncio's loop, a first Ctrl-C only asks the loop to end, after the prompt."""
+    """Lets Ctrl-C end a prompt at once. Under asyncio, a first Ctrl-C would take effect only after the prompt."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -85,7 +85,7 @@ def import_(
 
 
 def accepted(settings: Settings, file: str | None) -> Signers | None:
-    """The signers of whom one must have signed the data, by the option or else the setting. None: nobody must."""
+    """The signers from the option, or else from the setting: one of them must have signed. None: no check."""
     from clew.hosts.transfer.signatures import signers
 
     entries = (file,) if file is not None else settings.of("remote.signers")

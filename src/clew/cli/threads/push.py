@@ -249,7 +249,10 @@ async def _opened(client: Client, url: str | None, keys: RemoteKeys, progress: P
 
 
 async def _tried(each: Awaitable[T], *, alone: bool) -> T | ClewError:
-    """Returns the error of one thread, so that the others are still done. An error of the remote is raised."""
+    """Returns the error of one thread, so that the other threads are still handled.
+
+    Raises the error if the thread is the only one (`alone`), or if the store or the remote failed.
+    """
     try:
         return await each
     except StoreError:

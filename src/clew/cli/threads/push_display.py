@@ -26,7 +26,7 @@ T = TypeVar("T")
 Done = TypeVar("Done", "PushResult", "PullResult")
 
 QUIET_S = 1.0  # work that takes no longer is not shown
-EVERY_S = 5.0  # how often a line is printed where none can be redrawn
+EVERY_S = 5.0  # how often a line is printed if stderr is not a terminal
 PUSHED = {
     "pushed": "pushed",
     "unchanged": "the remote has all of it",
@@ -77,7 +77,7 @@ class Progress:
         return lambda done, total: self.say(f"{doing} {name}: {done / 1e6:,.1f} of {total / 1e6:,.1f} MB")
 
     def asking(self, ask: Callable[[], T]) -> T:
-        """Hides the line while the user types a passphrase. Nothing is drawn for the seconds that trying it takes."""
+        """Hides the line while the user types a passphrase. A note replaces the line while the passphrase is tried."""
         if self._status is not None:
             self._status.hide()
         given = ask()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 TEXT_CHARS = 200  # of a question or an option
 NAME_CHARS = 60  # a question with a longer text is named by its number
 MAX_FIELDS = 40  # of a tool's input
-UNREADABLE = "Your questions"  # the text of the only question of a form of which no question can be read
+UNREADABLE = "Your questions"  # stands for the questions of a form if none of them can be read
 UNREAD = "Not all of this form can be read. This is what was sent:"
 DECLINED = "The user declined."
 FORM_DECLINED = "The user did not answer the questions. Continue without them if you can."
@@ -122,7 +122,7 @@ def how_to_answer(question: Question, *, several: bool = False) -> str:
 
 
 def _answer_option(number: int, asked: FormQuestion) -> str:
-    """An option that answers the question, to be typed or pasted. It is quoted, since its text is an agent's."""
+    """An option that answers the question, to be typed or pasted. It is quoted, since an agent wrote its text."""
     import shlex
 
     name = asked.text if one_line(asked.text, NAME_CHARS) == asked.text else str(number)
@@ -215,7 +215,7 @@ def _matched(questions: list[FormQuestion], given: str) -> tuple[FormQuestion, s
 
 
 def _seems_to_name(asked: FormQuestion, given: str) -> bool:
-    """QUESTION=ANSWER with a typing error in QUESTION, rather than an answer that happens to contain a `=`."""
+    """True for QUESTION=ANSWER with a typing error in QUESTION; False for an answer that just contains a `=`."""
     import difflib
 
     name, equals, words = given.partition("=")

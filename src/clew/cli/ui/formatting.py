@@ -20,7 +20,7 @@ NO_PRICE = "no price"  # tokens were used, and the agent did not report their co
 
 # Control characters except tab and newline, characters that change the direction of text, and characters without a
 # width. Zero-width joiners are not among them: writing systems and emoji need them. `re` compiles the pattern at its
-# first use, which a pipe does not need.
+# first use: output to a pipe may not use it at all.
 CONTROL_CHARACTERS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 
 

@@ -43,7 +43,7 @@ EXPLAIN_VIEW = "  v   show all of what it wants to do"
 
 
 class PermissionPrompts:
-    """Answers the agent's questions, one at a time.
+    """Asks the user the agent's questions, one at a time.
 
     `of_own_run`: the run belongs to this command. For another command's run, the end of input is not an answer, and
     "all of this run" cannot be allowed.
@@ -54,7 +54,7 @@ class PermissionPrompts:
         self._terminal = terminal
         self._of_own_run = of_own_run
         self._one_at_a_time = asyncio.Lock()
-        self._allows_all = False  # the user allowed all of this run; forms are still asked
+        self._allows_all = False  # the user allowed everything in this run; forms are still shown
 
     async def __call__(self, question: QuestionAsked) -> Answer:
         """Raises EOFError at the end of input if the run belongs to another command."""

@@ -22,7 +22,7 @@ class TerminalInput:
 
     @classmethod
     def find(cls) -> TerminalInput | None:
-        """None: no user can see a question. In `git diff | clew ask` a user can, although stdin is not a terminal."""
+        """The user's terminal; None: there is none. `git diff | clew ask` has one, although stdin is a pipe."""
         if not sys.stderr.isatty():
             return None
         if sys.stdin is not None and sys.stdin.isatty():

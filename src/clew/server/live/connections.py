@@ -89,7 +89,7 @@ class HttpConnection(H11Protocol):
         self._set_deadline()
 
     def handle_events(self) -> None:
-        """The app runs after this returns, so it finds the connection in the scope."""
+        """Adds the connection to the scope, where the app finds it: the app runs only after this returns."""
         super().handle_events()
         scope: Any = self.scope
         if scope is not None:
@@ -173,7 +173,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     @property
     def rank(self) -> int | None:
-        """As for an HTTP connection: an authenticated page is never closed, one that was not checked yet may be."""
+        """None for an authenticated page; before that, the rank of a busy HTTP connection without the token."""
         scope: Any = getattr(self, "scope", {})
         return None if scope.get(AUTHENTICATED) else 1
 

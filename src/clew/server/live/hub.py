@@ -49,7 +49,7 @@ class Hub:
             self._version = version
 
     async def run(self) -> None:
-        """Runs until it is cancelled. It polls only while there are subscribers: a new one first reads the store."""
+        """Runs until it is cancelled. Polls only while there are subscribers: a new one reads the store by itself."""
         while True:
             if not self._subscribers:
                 self._version = None
@@ -59,12 +59,12 @@ class Hub:
                 changes = await self._client.views.changes(LATEST if asked is None else asked)
             except ClewError as error:  # busy or full: the subscribers are notified after a later poll
                 if isinstance(error, StoreError) and error.kind == "lost":
-                    return  # health.py logs it, and there will be no more changes
+                    return  # health.py logs that the store is lost; no more changes will come
                 log.warning("the changes could not be read: %s", error.code)
                 await asyncio.sleep(RETRY_S)
                 continue
             if self._version != asked:
-                continue  # meanwhile a subscriber came with an older version than `asked`
+                continue  # meanwhile a new subscriber has set the version (`has_read`)
             if asked is not None and changes.version != asked:
                 for subscriber in list(self._subscribers):
                     subscriber.changed(changes)

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from starlette.types import Scope
 
-LARGE_BYTES = 64 * 1024  # smaller pieces are bounded by the number of connections
-MAX_UNSENT_BYTES = 32_000_000  # one answer may be larger
+LARGE_BYTES = 64 * 1024  # smaller pieces are not counted: the limit on connections bounds them
+MAX_UNSENT_BYTES = 32_000_000  # a single answer may be larger, and is still sent
 CONNECTION = "clew.connection"  # the key in a request's scope for the connection that received it
 
 

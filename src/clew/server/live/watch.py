@@ -1,7 +1,7 @@
 """The events of one thread for one page: of every run that is live or starts later, without those that the page has.
 
-When a run starts, a task of its own begins to follow it, so a long queue costs nothing. Little is buffered for the
-page: a slow page delays only the reading for itself.
+A run is followed by a task of its own once it has started or is the first in the queue, so a long queue costs nothing.
+Little is buffered for a page, and a slow page delays only its own reading.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from clew.server.models.problems import log
 
 RUNS_READ = 100  # the newest runs: those that started and ended between two reads are among them
 MAX_QUEUED = 1_000
-MAX_FOLLOWED = 8  # runs at once; a thread has only one active run, so the others have ended
+MAX_FOLLOWED = 8  # runs at once: the active one, the first queued one, and some that have ended
 STARTED = LIVE - {RunStatus.QUEUED}
 MAX_WAITING_BYTES = 128 * 1024  # of the events that wait for one page; one event may be larger
 BATCH_BYTES = 64 * 1024
@@ -109,7 +109,7 @@ class ThreadWatch:
 
     async def _runs_to_follow(self, *, first: bool) -> list[str]:
         """The oldest first. Runs that had ended before the page connected are followed only if the page names them."""
-        # The newest runs are read first: a run that ends between the reads is still live in this one.
+        # `newest` is read first: a run that ends between the reads is live in it, and so is not skipped as ended.
         newest = await self._client.runs(thread=self._thread, limit=RUNS_READ)
         started = await self._client.runs(thread=self._thread, statuses=STARTED, limit=RUNS_READ)
         waiting = await self._client.runs(thread=self._thread, statuses=(RunStatus.QUEUED,), limit=MAX_QUEUED)

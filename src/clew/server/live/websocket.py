@@ -28,7 +28,7 @@ from clew.store.records import Changes
 
 router = APIRouter()
 
-POLICY_VIOLATION = 1008  # the close codes of RFC 6455
+POLICY_VIOLATION = 1008  # close codes from IANA's WebSocket registry
 SERVICE_RESTART = 1012
 TRY_AGAIN_LATER = 1013
 MAX_VERSION = 2**62
@@ -150,7 +150,7 @@ class PageSocket:
         try:
             found = await client.find(thread)
         except NotFound:
-            return  # it was deleted in the meantime; `changed` notifies the page
+            return  # the thread was deleted; `changed` notifies the page
         self._watch = ThreadWatch(client, found, after, self._shared.encoder, self._buffer, self._ready.set)
         self._watch.start()
 

@@ -51,12 +51,12 @@ def fails(*statuses: int, body: bool = True) -> dict[int | str, dict[str, Any]]:
 
 
 def located(status: int, what: str) -> dict[int | str, dict[str, Any]]:
-    """The response has the address of what was created."""
+    """Declares a response with the address of what was created in its header Location."""
     return {status: {"headers": {"Location": {"schema": {"type": "string"}, "description": f"The {what}'s address"}}}}
 
 
 def returns(description: str, media_type: str, **schema: Any) -> dict[int | str, dict[str, Any]]:
-    """The body of a successful response that is not JSON."""
+    """Declares a successful response whose body is not JSON."""
     return {200: {"description": description, "content": {media_type: schema}}}
 
 

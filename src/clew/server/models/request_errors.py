@@ -50,7 +50,7 @@ SENTENCES: dict[str, Callable[[str, Context], str]] = {
     "less_than_equal": lambda where, context: f"{where} must be at most {context['le']:g}.",
     "value_error": lambda where, context: f"{where} {context.get('error', 'is not valid')}.",
 }
-# No sentence can describe every pattern; these describe some of them.
+# For a value that does not match its pattern, by field: what the pattern allows.
 FORMATS = {"name": "name must begin with a letter or a digit and hold only letters, digits, . - _, at most 80."}
 
 
@@ -84,7 +84,7 @@ def _counted(context: Context) -> str:
 
 
 def _choices(context: Context) -> str:
-    """`'ask', 'edits' or 'all'` without the quotes."""
+    """Turns pydantic's `'ask', 'edits' or 'all'` into `ask, edits, all`."""
     return re.sub(r"'([^']*)'", r"\1", str(context.get("expected", ""))).replace(" or ", ", ")
 
 

@@ -65,7 +65,7 @@ def page_router(policy: AccessPolicy, static: Path, one_time_code: OneTimeCode |
 
 
 def methods_of(routes: Sequence[APIRoute]) -> Callable[[str], set[str]]:
-    """A function that returns the methods that a path of the API allows; none: it is not a path of the API."""
+    """Returns a function from a path to the methods that it allows; none, if it is not a path of the API."""
 
     def methods_at(path: str) -> set[str]:
         return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}

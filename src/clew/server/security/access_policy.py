@@ -32,7 +32,7 @@ class AccessPolicy(Record):
     credentials: Credentials
     port: int
     hosts: tuple[str, ...] = ()  # names of this server besides those of the loopback
-    remote: bool = False  # it listens on more than the loopback, so any IP address may be its own
+    remote: bool = False  # the server listens on more than the loopback, so any IP address may be its own
 
     @property
     def cookie_name(self) -> str:

@@ -14,8 +14,8 @@ from fastapi.routing import APIRoute
 
 from clew.server.models.problems import RequestRefused
 
-MAX_BODY_BYTES = 12_000_000  # of a route that `takes_long_text`
-MAX_SHORT_BYTES = 64_000  # of any other route
+MAX_BODY_BYTES = 12_000_000  # the largest body of a route that `takes_long_text`
+MAX_SHORT_BYTES = 64_000  # the largest body of any other route
 MAX_VALUES = 10_000
 MAX_DEPTH = 64
 
@@ -36,13 +36,13 @@ def takes_long_text(endpoint: F) -> F:
 
 
 def max_body_bytes(routes: Iterable[APIRoute]) -> Callable[[str], int]:
-    """How long the body of a request may be, by its path. Guards ask before the request reaches its route."""
+    """Returns a function from a path to the size that a body may have. The guards call it before routing."""
     long = [route.path_regex for route in routes if hasattr(route.endpoint, _LONG_TEXT)]
     return lambda path: MAX_BODY_BYTES if any(each.match(path) for each in long) else MAX_SHORT_BYTES
 
 
 def check_values(body: bytes) -> None:
-    """Raises RequestRefused if it has too many values, or nests them too deep. The body need not be valid JSON."""
+    """Raises RequestRefused if the body has too many values, or nests them too deeply. It need not be valid JSON."""
     unescaped = body.replace(rb"\\", b"").replace(rb"\"", b"")  # so that each quote begins or ends a text
     too_many = RequestRefused(413, f"The body holds more than {MAX_VALUES:,} values.", headers={"Connection": "close"})
     if unescaped.count(b'"') > 4 * MAX_VALUES:  # a field's name and its value are two texts

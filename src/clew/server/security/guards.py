@@ -1,7 +1,7 @@
 """The checks before the app, as plain ASGI: every request for a route, a file or a WebSocket passes them.
 
 Every response gets the security headers. An exception that the app did not handle becomes problem details and a line in
-the log. The checks are, in this order: size of the head, host, origin, token, type of the body, size of the body. Each
+the log. The checks are, in this order: size of the head, host, origin, token, size of the body, type of the body. Each
 has a status of its own.
 
 A forge's message has no token and no origin: its signature, which covers the body, authenticates it. So its body is
@@ -34,7 +34,7 @@ BODY_S = 30.0  # how long a whole body may take to arrive: an incomplete one occ
 MAX_HOOKS_BYTES = 100_000_000  # all forges' messages that are being received
 OPEN_PATHS = ("/healthz", STYLE_PATH)
 HOOK_PATHS = tuple(f"/hooks/{forge}" for forge in Forge)  # exactly these, nothing below them
-KEY_PATHS = ("/api", "/metrics", "/reset")  # the page's files contain no user data: there the cookie alone is enough
+KEY_PATHS = ("/api", "/metrics", "/reset")  # a browser needs its key here; elsewhere the cookie is enough
 AUTHENTICATED = "clew.authenticated"  # the key in a request's scope for whether its credentials were valid
 PAGE_PATHS = ("/",)  # these answer without a token too, with the login page
 
@@ -117,7 +117,7 @@ class Guards:
         return receive if is_socket else await _with_body(headers, receive, self._max_body_bytes(scope["path"]))
 
     async def _check_hook(self, scope: Scope, receive: Receive, take: Callable[[int], None]) -> Receive:
-        """A forge's message may come from any host, and its route checks the signature. Raises RequestRefused."""
+        """Checks a forge's message, except its signature, which the route checks. Raises RequestRefused."""
         headers = scope["headers"]
         self._policy.check_size(scope.get("raw_path") or b"", scope.get("query_string") or b"", headers)
         self._policy.check_host(headers)
@@ -178,7 +178,7 @@ class _GuardedSend:
             await self._send(message)
 
     async def _send_large(self, message: Message) -> None:
-        """Sends it in pieces: else the connection would copy the whole body into its buffer, for each client."""
+        """Sends a large body in pieces: else each connection would copy the whole body into its buffer."""
         body = message["body"]
         with self._send_buffers.buffer_for(self._scope) as client_buffer:
             client_buffer.hold(body)

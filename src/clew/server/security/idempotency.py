@@ -33,7 +33,7 @@ CREATION = "clew.creation"
 class Creation(Record):
     """The id for what a request creates."""
 
-    id: str | None = None  # None: any id
+    id: str | None = None  # None: the request has no key, so any id will do
     is_retry: bool = False  # an earlier request with the same key may have created it already
 
 
@@ -47,9 +47,10 @@ TheCreation = Annotated[Creation, Depends(creation_of)]
 
 
 def creates_something(routes: Iterable[APIRoute]) -> Callable[[str], bool]:
-    """By path: does the call create something with the id that was stored with its key? Its route takes `TheCreation`.
+    """Returns a function: does the call at this path create something under the id that was stored with its key?
 
-    For such a call it is known whether it was carried out. For any other call it is not.
+    The route of such a call takes `TheCreation`. If the call was interrupted, the id shows whether it was carried out;
+    for any other call that is not known.
     """
     creating = [
         route.path_regex

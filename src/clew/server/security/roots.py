@@ -53,7 +53,8 @@ class AllowedRoots:
     def default_cwd(self, candidates: Iterable[str]) -> str:
         """The first candidate that is allowed; else the first root, else the home directory.
 
-        The home directory and / are skipped: services and new terminals start there, but nobody works there.
+        The home directory and / are not accepted as candidates: services and new terminals start there, but nobody
+        works there.
         """
         home = str(Path.home())
         skipped = {os.path.realpath(home), os.sep}

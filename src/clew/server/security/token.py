@@ -79,7 +79,7 @@ def load_token(home: Path) -> Credentials:
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, error) from error
     if not _TOKEN.match(token):
-        return new_token(home)  # it was truncated by a full disk, or edited: a weak token must not be used
+        return new_token(home)  # the file was truncated or edited: a weak token must not be used
     try:
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)

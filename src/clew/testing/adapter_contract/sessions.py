@@ -86,7 +86,7 @@ async def usage_is_of_the_turn_not_of_the_session(subject: Subject) -> None:
 
 async def fork_continues_in_an_independent_copy(subject: Subject) -> None:
     if not (await abilities(subject)).fork:
-        return  # the engine never asks for one
+        return  # the engine never asks this agent for a fork
     first = await turn(subject, "!say one")
     path = session_file(subject, first.session_id)
     assert path is not None
@@ -107,7 +107,7 @@ async def fork_continues_in_an_independent_copy(subject: Subject) -> None:
 async def fork_ends_with_the_given_message(subject: Subject) -> None:
     can = await abilities(subject)
     if not can.rewind:
-        return  # the engine never asks for one
+        return  # the engine never asks this agent for a fork that ends earlier
     assert can.fork
     said = [await turn(subject, "!say one")]
     for word in ("two", "three"):

@@ -87,7 +87,7 @@ class Subject:
     environ: Mapping[str, str]
     work_dir: Path
     model: str
-    binary: str | None = None  # a configured path
+    binary: str | None = None  # the configured path of the agent's program
     directives: AgentDirectives = CLAUDE_DIRECTIVES
 
 
@@ -104,9 +104,9 @@ class ContractTurn:
     exit_status: int | None = None
     session_id: str = ""
     user_uuid: str = ""
-    prompt_id: str = ""  # as it is in the session's file
+    prompt_id: str = ""  # the prompt's id in the session's file
     tool_ran: bool = False
-    usage: Usage = NO_USAGE  # the turn's own
+    usage: Usage = NO_USAGE  # of this turn alone
 
     @property
     def _answer(self) -> AnswerBuilder:
@@ -121,7 +121,7 @@ class ContractTurn:
 
     @property
     def message_id(self) -> str | None:
-        """The id of its last message, if the agent reports it."""
+        """The id of the answer's last message, if the agent reports it."""
         return self._answer.message_id
 
     def of(self, kind: type[Event]) -> list[Event]:
@@ -151,9 +151,11 @@ async def turn(
     stop_at: type[Event] | None = None,
     close_at_once: bool = False,
 ) -> ContractTurn:
-    """Runs one process with one prompt to its end. At the event `stop_at` it is interrupted, or killed if it cannot be.
+    """Runs one process with one prompt to its end.
 
-    `fork`: in a copy of the resumed session; `rewind_to`: the copy ends with this message.
+    At the event `stop_at` the agent is interrupted, or killed if it does not support interrupts.
+
+    `fork`: the turn runs in a copy of the resumed session; `rewind_to`: the copy ends with this message.
     """
     adapter, can = subject.adapter, await abilities(subject)
     session_id = resume if resume is not None and not fork else str(uuid.uuid4())

@@ -169,7 +169,7 @@ class ModelApi:
                     )
                 except BadBreakpoints as error:
                     reply = Fail(400, "invalid_request_error", str(error))
-            # Added before the request becomes visible, so that release() after wait_for_requests() finds it.
+            # The hold is added before the request is visible: release() after wait_for_requests() must find it.
             hold = Hold() if isinstance(reply, Hang) else None
             if hold is not None:
                 self._holds.add(hold)

@@ -186,7 +186,7 @@ class PromptCache:
         key = (model, block.prefix_hash)
         known = self._entries.get(key)
         if known is not None and now < known.expires_at:
-            return  # it was read and renewed above; a read does not extend the lifetime of an entry
+            return  # it exists: `charge` has renewed it, and its `life` does not change
         assert block.life is not None  # only breakpoints are written
         self._entries[key] = _Entry(block.life, now + LIFE_S[block.life])
 
@@ -261,7 +261,8 @@ def _as_blocks(content: Any) -> Sequence[Json]:
 
 
 def _canonical(block: Json) -> str:
-    """A block's JSON without its marks. The order of its own keys does not matter; in nested objects it does."""
+    """A block's JSON without `cache_control`. The order of keys matters only in nested objects, such as a tool's input,
+    and not in the parts of `content`."""
     plain = {key: block[key] for key in sorted(block) if key != "cache_control"}
     inner = plain.get("content")
     if isinstance(inner, list):

@@ -77,7 +77,7 @@ class Fail:
 
 
 def usage_limit(resets_at: float | None) -> Fail:
-    """The refusal when an account's usage limit is reached. Without a time it is the API's rate limit."""
+    """The refusal at an account's usage limit; without a time, at the API's rate limit."""
     if resets_at is None:
         return Fail(429, "rate_limit_error", "This request would exceed your account's rate limit.", FINAL)
     headers = {

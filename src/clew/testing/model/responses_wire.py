@@ -168,7 +168,7 @@ class ResponsesAnswer:
         yield event("response.completed", response=self.response("completed", self.items()))
 
     def _too_long(self) -> bytes:
-        """This API reports it only after the stream has begun."""
+        """The event for a prompt that is too long. This API reports that only after the stream has begun."""
         error = {
             "code": "context_length_exceeded",
             "message": "Your input exceeds the context window of this model. Please adjust your input and try again.",

@@ -84,7 +84,7 @@ DONE_CHARS: Final = 100
 ReplyHook = Callable[["Request"], Reply | None]
 
 # How the Claude CLI's side requests are recognised. Titles, recaps and other auxiliary requests have the first header,
-# subagents the second. A compaction is recognised by its text, because it repeats the whole conversation.
+# subagents the second, compactions the third. A compaction is recognised by its prompt, too.
 _SIDE_HEADERS: Final = ("x-claude-code-auxiliary-type", "x-claude-code-agent-id", "x-claude-code-compaction")
 _COMPACTION_PROMPTS: Final = ("CRITICAL: Respond with TEXT ONLY", "Your task is to create a detailed summary")
 

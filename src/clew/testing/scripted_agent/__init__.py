@@ -3,7 +3,7 @@
 `install(folder)` writes an executable `claude` that a host spawns like the real one: it has the same flags, the same
 lines on the stream, the same session files and the same refusals (of CLI 2.1.325; a test compares the two side by
 side). It really calls the Messages API at `ANTHROPIC_BASE_URL`, and really runs the tools Bash, Write and Read after
-the same permission question. Every other tool gives an error result.
+the same permission question. AskUserQuestion returns the host's answers. Every other tool gives an error result.
 
 It has no compaction, subagents, hooks or MCP, and no output formats other than stream-json. It does not merge a new
 prompt into a running turn: the prompt waits for a turn of its own. Where the real CLI would retry a request ten times
@@ -111,7 +111,7 @@ def install(
     )
     if len(sys.executable) < 120 and " " not in sys.executable:
         head = f"#!{sys.executable} -SEs\n"
-    else:  # the kernel would cut such a line, so the shell executes the next one, which Python reads as a string
+    else:  # the kernel cannot use such a #! line: a shell starts Python, for which the shell's lines are a string
         quoted = sys.executable.replace("'", "'\\''")
         head = f"#!/bin/sh\n''':'\nexec '{quoted}' -SEs \"$0\" \"$@\"\n'''\n"
     path.write_text(head + body, encoding="utf-8")

@@ -61,7 +61,7 @@ class ScriptedAgent:
         return self.rc
 
     def reject(self, text: str) -> int:
-        """The result line of a failed resume. It has a session id, but that has no meaning."""
+        """Ends a failed resume: sends a result line, whose session id has no meaning, and returns the exit code."""
         wanted = self.options.one("--resume")
         line: Line = {"type": "result", "subtype": "error_during_execution", "duration_ms": 0, "duration_api_ms": 0}
         line.update(is_error=True, num_turns=0, stop_reason=None, total_cost_usd=0, usage=zero_usage(), modelUsage={})

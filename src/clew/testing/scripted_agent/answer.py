@@ -33,7 +33,7 @@ class ApiError(Exception):
         super().__init__(text)
         self.text, self.error, self.status, self.kind, self.failure = text, error, status, kind, failure
         self.reason = "prompt_too_long" if text == "Prompt is too long" else "api_error"
-        self.limit: Line | None = None  # the content of the `rate_limit_event` that is sent before it
+        self.limit: Line | None = None  # the content of the `rate_limit_event` that is sent before the error
         self.retry = failure in BROKEN_CONNECTIONS or status in (401, 408, 409, 429) or (status or 0) >= 500
         self.request_id: str | None = None
 
@@ -61,7 +61,7 @@ REWORDED = (
     ("exceed context limit", "Prompt is too long", ""),
     ("prompt is too long", "Prompt is too long", ""),
 )
-CODES = {  # the line's `error` and `api_error`, and the result's `terminal_reason`
+CODES = {  # `error` and `api_error` of the message's line, and `terminal_reason` of the result
     "history": ("invalid_request", "tool_history_mismatch", "api_error"),
     "removed": ("invalid_request", "media_removed", "image_error"),
     "media": ("invalid_request", None, "image_error"),

@@ -41,7 +41,7 @@ class Conversation:
     def __init__(self, turn: ScriptedTurn) -> None:
         self.turn, self.agent = turn, turn.agent
         self.host, self.session = turn.host, turn.session
-        self.answer = StreamedAnswer()  # the newest
+        self.answer = StreamedAnswer()  # the newest answer
 
     def run(self) -> None:
         """Sends requests until the model calls no more tools."""

@@ -52,7 +52,7 @@ def crash(fault: Line) -> NoReturn:
     sys.stderr.write(fault.get("stderr", ""))
     sys.stderr.flush()
     if "signal" in fault:
-        if fault["signal"] != SIGKILL:  # it cannot have a handler
+        if fault["signal"] != SIGKILL:  # SIGKILL cannot have a handler
             signal(fault["signal"], SIG_DFL)
         os.kill(os.getpid(), fault["signal"])
     os._exit(fault.get("rc", 1))

@@ -37,7 +37,7 @@ class Host:
         self.cwd = cwd
         self.model = options.one("--model", "claude-sonnet-4-5")
         self.mode = options.one("--permission-mode", "default")
-        self.session: ScriptedSession  # set when it is open
+        self.session: ScriptedSession  # set when the session is open
         self.buffer, self.stdin_open, self.logged = b"", True, False
         self.unsent, self.gathering = b"", False
         self.queue: list[Line] = []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .session import ScriptedSession
 
 CACHED = {"type": "ephemeral"}
-# Long enough to be cached, like the real one.
+# Long enough to be cached, like the real CLI's system prompt.
 SYSTEM_PROMPT = "You are an agent working with the user toward their goals.\n" + (
     "Use the instructions below and the tools available to you to assist the user. " * 240
 )

@@ -39,7 +39,7 @@ class NoConversation(Exception):
 
 
 class ScriptedSession:
-    """One session: its entries in memory, and its file, which differs only if it cannot be written."""
+    """One session: its entries in memory, and its file. The file lacks entries after a failed write or a fault."""
 
     def __init__(self, session_id: str, cwd: str, version: str, path: str) -> None:
         self.id, self.cwd, self.version, self.path = session_id, cwd, version, path
@@ -114,11 +114,11 @@ class ScriptedSession:
         self.unwritten = chain
 
     def note(self, line: Line) -> None:
-        """A line that is not part of the chain."""
+        """Writes a line that is not part of the chain."""
         self._append([line])
 
     def add(self, kind: str, parent: str | None = None, **fields: object) -> Line:
-        """A new entry, by default at the end of the active chain."""
+        """Adds and writes a new entry, by default at the end of the active chain."""
         entry: Line = {"parentUuid": parent or self.leaf, "isSidechain": False, "type": kind}
         entry.update(fields)
         entry.setdefault("uuid", new_id())

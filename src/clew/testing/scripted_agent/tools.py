@@ -1,4 +1,4 @@
-"""The implemented tools: Bash, Write and Read. Every other tool gives an error result."""
+"""The implemented tools: Bash, Write, Read and AskUserQuestion. Every other tool gives an error result."""
 # ruff: noqa: PTH103, PTH110, PTH120, PTH123
 
 from __future__ import annotations
@@ -92,15 +92,15 @@ class Toolbox:
 
 
 def start_bash(command: str) -> tuple[int, int]:
-    """The command's pid and its output pipe. Like the real one, it has a process session of its own, so that killing
-    the agent's group does not kill it."""
+    """Starts a command; returns its pid and its output pipe. As in the real CLI, the command has a process session of
+    its own, so that killing the agent's process group does not kill it."""
     pipe, out = os.pipe()
-    started, starting = os.pipe()  # closed when bash starts
+    started, starting = os.pipe()  # `starting` is closed when bash starts
     pid = os.fork()  # `subprocess` takes longer to import than bash to start
     if pid == 0:
         try:
             os.setsid()
-            for number in (SIGPIPE, SIGXFSZ):  # Python ignores them
+            for number in (SIGPIPE, SIGXFSZ):  # Python ignores these signals; bash must not
                 signal(number, SIG_DFL)
             for number, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), out, out)):
                 os.dup2(descriptor, number)
@@ -115,6 +115,6 @@ def start_bash(command: str) -> tuple[int, int]:
 
 
 def ended(pid: int, flags: int) -> int | None:
-    """The exit status; None while it runs."""
+    """The exit status; None while the process runs."""
     found, status = os.waitpid(pid, flags)
     return os.waitstatus_to_exitcode(status) if found else None

@@ -196,7 +196,7 @@ class ScriptedTurn:
     def say_user(
         self, content: list[Line], parent: str | None = None, meta: Line | None = None, for_host: Any = None
     ) -> None:
-        """A message in the role of the user that no user wrote: a tool's result, or the note about an interrupt."""
+        """Sends and saves a user message that no user wrote: a tool's result, or the note about an interrupt."""
         self.num_turns += 1
         message = {"role": "user", "content": content}
         line: Line = {"type": "user", "message": message, "parent_tool_use_id": None, "session_id": self.session.id}

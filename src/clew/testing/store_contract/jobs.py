@@ -137,7 +137,7 @@ class JobContract:
         assert store.jobs.claimable(0.0, 9) == ["two"]
 
     def test_a_queue_without_a_first_job_is_repaired(self, store: Store) -> None:
-        """Two transactions that did not see each other leave such a queue."""
+        """Two transactions that did not see each other can leave a queue without a first job."""
         store.threads.create(a_thread())
         for number in range(5):
             store.jobs.create(a_job(f"k-{number}", key="k" if number < 4 else "other"))

@@ -1,4 +1,4 @@
-"""Leases and slots: each has one holder, which loses it some time after it expires."""
+"""Leases and slots: each has one holder, which keeps it after it expires until another takes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from clew.testing.store_contract.samples import OTHER, OWNER, raises
 
 class LeaseContract:
     def test_all_users_of_the_store_share_one_clock(self, store: Store) -> None:
-        """Inside a transaction and outside."""
+        """The clock is the same inside a transaction and outside."""
         before = store.leases.time(time.time)
         with store.transaction():
             inside = store.leases.time(time.time)

@@ -46,7 +46,7 @@ def lines_of(compared: Comparison, context: int) -> Iterator[str]:
 
 
 def _near(steps: Sequence[TurnDiff], context: int) -> list[tuple[bool, TurnDiff]]:
-    """Each turn, and whether it is shown: the differences are, and `context` turns around them."""
+    """Each turn, and whether it is shown: a turn that differs is, and so are `context` turns around it."""
     differing = [place for place, step in enumerate(steps) if step.step is not DiffKind.SAME]
     shown = _context(differing, len(steps), context)
     return [(place in shown, step) for place, step in enumerate(steps)]
@@ -87,7 +87,7 @@ def _who(turn: Turn) -> str:
 
 
 def _word_lines(pieces: Sequence[TextPiece], context: int) -> Iterator[str]:
-    """The text with the differing words marked; other lines only near a difference."""
+    """The text with the differing words marked. Lines without a difference are shown only near one."""
     lines, differing = [""], set[int]()
     for piece in pieces:
         for number, part in enumerate(harmless(piece.text).split("\n")):
