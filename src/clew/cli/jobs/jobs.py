@@ -174,7 +174,7 @@ def _details(view: JobView) -> list[tuple[str, str]]:
 
 
 def span(seconds: float) -> str:
-    """`90 s`, `30 min`, `2 h`: in the largest unit of which it is a whole number."""
+    """`90 s`, `30 min`, `2 h`: the duration in the largest unit that gives a whole number."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size and seconds % size == 0:
             return f"{seconds / size:,.0f} {unit}"

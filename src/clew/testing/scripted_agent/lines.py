@@ -33,7 +33,7 @@ def stamp() -> str:
 
 
 class _Reading:
-    """What `json` passes to its scanner. Importing `json` would take longer than a whole turn: it compiles patterns."""
+    """The settings of `json`'s scanner. `json` itself is not imported: that would take longer than a turn."""
 
     strict, object_hook, object_pairs_hook = True, None, None
     parse_float, parse_int, parse_constant = float, int, float
