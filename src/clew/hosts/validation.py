@@ -35,7 +35,7 @@ def check_prompt(text: str) -> None:
 
 
 def existing_dir(path: str) -> str:
-    """The directory with its links resolved, because agents name their sessions after that. Raises UsageError."""
+    """The directory with its links resolved, because agents look sessions up by that path. Raises UsageError."""
     with contextlib.suppress(OSError, ValueError):  # the path is too long, or has a NUL in it
         real = os.path.realpath(path)
         if Path(real).is_dir():
@@ -53,7 +53,7 @@ def named_path(name: str) -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """Also False for a name that no file can have."""
+    """Whether the path is a file. False also for a name that no file can have."""
     try:
         return path.is_file()
     except OSError:

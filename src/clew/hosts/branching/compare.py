@@ -29,7 +29,7 @@ class Comparison(Record):
 
     @property
     def is_same(self) -> bool:
-        """As far as is known: for some edits only the name of the file is."""
+        """Whether nothing is known to differ. Of some edits only the name of the file is known."""
         return all(turn.step is DiffKind.SAME for turn in self.turns) and all(
             file.step in (FileDiffKind.SAME, FileDiffKind.BOTH) for file in self.files
         )

@@ -15,7 +15,7 @@ from clew.store.store import Store
 
 
 def edits_of(store: Store, thread: Thread, adapter: Callable[[str], Adapter]) -> Mapping[str, tuple[FileEdit, ...]]:
-    """By run, in order. Runs whose turns were archived are included: they wrote to the files, too."""
+    """The edits by run id, oldest run first. Runs whose turns were archived are included: they changed files, too."""
     found = {}
     for run in reversed(store.runs.newest(thread_id=thread.id, limit=ALL_ROWS)):
         try:
@@ -27,7 +27,7 @@ def edits_of(store: Store, thread: Thread, adapter: Callable[[str], Adapter]) ->
 
 
 def _of_run(events: Sequence[Event | None], agent: Adapter, cwd: str) -> tuple[FileEdit, ...]:
-    """A tool call that failed or was denied wrote nothing. One that was interrupted may have."""
+    """The edits of one run. Failed and denied tool calls are left out; an interrupted call may have changed files."""
     failed = {
         event.tool_id for event in events if isinstance(event, ToolFinished) and (event.is_error or not event.ran)
     }
@@ -40,6 +40,6 @@ def _of_run(events: Sequence[Event | None], agent: Adapter, cwd: str) -> tuple[F
 
 
 def _within(path: str, cwd: str) -> str:
-    """Relative to the work directory if it is inside: the two threads may have different directories."""
+    """The path, relative to the work directory if it is inside: threads to compare may have different directories."""
     whole = os.path.normpath(os.path.join(cwd, path))  # noqa: PTH118 - an agent's path, which is not read
     return whole.removeprefix(cwd.rstrip("/") + "/")

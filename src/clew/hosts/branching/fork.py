@@ -56,7 +56,7 @@ class ThreadSlice(Record):
 
 
 class ThreadCopy(ThreadSlice):
-    """The same part under new ids, to be stored."""
+    """A copy of a slice under new ids, to be stored."""
 
 
 Loans = tuple[tuple[Pin, Loan], ...]  # what a fork can borrow from each session of a slice
@@ -68,7 +68,7 @@ class ForkDraft(Record):
     slices: tuple[ThreadSlice, ...]
 
     def write(self, store: Store, engine: Engine, loans: Sequence[Loans]) -> Forked:
-        """Within a transaction. `loans` has those of each slice."""
+        """Stores the fork, within a transaction. `loans` has one entry for each slice."""
         raise NotImplementedError
 
 
@@ -103,7 +103,7 @@ async def fork(
 
 
 def _draft(store: Store, name: str, new: str | None, at_round: int | None, at_turn: str | None) -> ForkDraft:
-    from clew.hosts.branching import pair_fork  # it imports this module
+    from clew.hosts.branching import pair_fork  # imported here, because pair_fork imports this module
 
     thread = store.threads.find(name)
     pair = pair_fork.pair_of(store, name if thread is None else thread.id)
@@ -123,9 +123,9 @@ def _draft(store: Store, name: str, new: str | None, at_round: int | None, at_tu
 
 
 class _ThreadDraft(ForkDraft):
-    new: str | None  # its name, if one was given
+    new: str | None  # the name for the fork, if one was given
     is_all: bool
-    leaves_out_round: bool  # a round that is being answered now
+    leaves_out_round: bool  # a round is left out because it is being answered now
 
     def write(self, store: Store, engine: Engine, loans: Sequence[Loans]) -> Forked:
         [taken] = self.slices
@@ -167,7 +167,7 @@ def slice_of(store: Store, thread: Thread, part: History) -> ThreadSlice:
 def copy_slice(
     engine: Engine, taken: ThreadSlice, loans: Loans, origin: Origin, *, name: str, kind: str = "chat"
 ) -> ThreadCopy:
-    """A thread with only these turns, under new ids."""
+    """A copy of the slice under new ids, with pins that borrow its sessions."""
     context = engine.context
     now = context.clock()
     made = replace(
@@ -179,7 +179,7 @@ def copy_slice(
 
 
 def store_copies(store: Store, copies: Sequence[ThreadCopy], **content: list[dict[str, object]]) -> list[Thread]:
-    """Within a transaction. A taken name gets a number. `content` has rows of further tables."""
+    """Stores the copies, within a transaction. A taken name gets a number. `content` has rows of further tables."""
     rows = [
         {**flat(turn), "thread_id": made.thread.id, "position": position}
         for made in copies

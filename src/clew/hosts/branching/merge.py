@@ -28,7 +28,11 @@ NAME_CHARS = 35  # of each thread's name, in the name of the new one
 
 
 class MergeOptions(Record):
-    """Settings of the new thread; None: as in the first of the two."""
+    """Settings of the new thread.
+
+    None: agent and directory are those of the first thread, the model is one that a thread uses with this agent, and
+    the name is made from both names.
+    """
 
     name: str | None = None
     agent: str | None = None
@@ -61,11 +65,11 @@ class Merged(Record):
     own: tuple[int, int]  # further turns of each
     files: tuple[FileDiff, ...]
     chars: int  # of all turns
-    shown_chars: int  # the most that a fresh session is shown
+    shown_chars: int  # the most characters of a transcript that a fresh session gets
 
 
 async def merge(engine: Engine, a: str, b: str, options: MergeOptions) -> Merged:
-    """Merges both threads as they are at one moment. Their edits may be large, so no transaction is open meanwhile.
+    """Merges both threads as they are at one moment. Edits may be large, so they are compared outside of a transaction.
 
     Raises NotFound, UsageError, Busy during a run in either, and Conflict when the name is taken or they keep changing.
     """
@@ -157,7 +161,7 @@ def _mark(turns: Sequence[Turn], new_id: Callable[[], str]) -> str:
 
 
 def _thread(engine: Engine, one: Thread, other: Thread, options: MergeOptions, now: float) -> Thread:
-    """With no more permissions than either thread has. Its agents see all turns."""
+    """The new thread. It has no more permissions than either of the two, and its agents see all turns."""
     agent = options.agent or one.agent
     by_agent = next((thread.model for thread in (one, other) if thread.agent == agent and thread.model), None)
     trusted = one.trust is Trust.PROJECT and other.trust is Trust.PROJECT and one.cwd == other.cwd
@@ -178,5 +182,5 @@ def _thread(engine: Engine, one: Thread, other: Thread, options: MergeOptions, n
 
 
 def _copied(turn: Turn, new_id: Callable[[], str]) -> Turn:
-    """A copy for the new thread, which has no run and no session with this turn."""
+    """A copy of the turn for the new thread, without the ids of the run and the message that it came from."""
     return turn.replace(id=TurnId(new_id()), run_id=None, message_id=None, revision=0)

@@ -24,7 +24,7 @@ FILES_STAY = "the files are as they are now: a fork does not restore those of th
 
 
 def pair_of(store: Store, name_or_id: str) -> Pair | None:
-    """By the pair's own name or id, or by that of one of its threads."""
+    """Finds a pair by its own name or id, or by that of one of its threads."""
     thread = store.threads.find(name_or_id)
     if thread is None:
         return store.pairs.find(name_or_id)
@@ -32,7 +32,7 @@ def pair_of(store: Store, name_or_id: str) -> Pair | None:
 
 
 def draft(store: Store, pair: Pair, new: str | None, at_round: int | None) -> ForkDraft:
-    """The new pair ends with that round, and does not run until it is resumed."""
+    """Plans a pair that ends with round `at_round`, or with the last that has ended. It does not run until resumed."""
     if new is not None:
         check_pair_name(new)
         if store.pairs.find(new) is not None:
@@ -55,8 +55,8 @@ def draft(store: Store, pair: Pair, new: str | None, at_round: int | None) -> Fo
 
 class _PairDraft(ForkDraft):
     pair: Pair
-    new: str | None  # its name, if one was given
-    at_round: int | None  # as given
+    new: str | None  # the name for the fork, if one was given
+    at_round: int | None  # as the caller gave it
     taken: tuple[PairRound, ...]
     last: int  # number of the last round that has ended
     kept: KeptFiles | None
@@ -97,18 +97,18 @@ class _PairDraft(ForkDraft):
 
 
 def _files(store: Store, pair: Pair) -> KeptFiles | None:
-    """The files when the worker stopped, without its run: the copy of its thread has no runs."""
+    """The files as they were when the worker stopped. The run's id is removed: a copied thread has no runs."""
     _, kept = known_files(store, pair)
     return None if kept is None else replace(kept, run_id=None)
 
 
 def _is_complete(round_: PairRound) -> bool:
-    """For rounds from a state file, which have no times."""
+    """Whether the round has ended. For rounds from a state file, which have no times."""
     return round_.result is not None or (round_.order is not None and not round_.order.should_continue)
 
 
 def _pair(pair: Pair, last: PairRound, name: str, engine: Engine, *, is_last: bool) -> Pair:
-    """The pair after that round. A user's message that has not been sent yet is kept only if it is the last round."""
+    """The pair after that round. A user's message that has not been sent yet is kept only if that round is the last."""
     now = engine.context.clock()
     return replace(
         pair,
@@ -134,7 +134,7 @@ def _pair(pair: Pair, last: PairRound, name: str, engine: Engine, *, is_last: bo
 
 
 def _until(store: Store, pair: Pair, part: PairPart, rounds: Sequence[PairRound]) -> History:
-    """The part's thread up to its answer in the last of these rounds, or up to its last answer before."""
+    """The part's history up to its last answer in these rounds."""
     history = store.turns.history(pair.thread_of(part))
     end = 0
     for round_ in rounds:
@@ -143,9 +143,9 @@ def _until(store: Store, pair: Pair, part: PairPart, rounds: Sequence[PairRound]
 
 
 def _answer_of(store: Store, part: PairPart, round_: PairRound, history: History, start: int) -> int:
-    """The index after the round's answer: found by its run, or by its text if it was imported.
+    """The index after the round's answer: found by its run, or by its text if the round was imported.
 
-    `start`, if the part gave no answer in this round.
+    Returns `start` if the part gave no answer in this round.
     """
     if (round_.order if part is PairPart.INSTRUCTOR else round_.result) is None:
         return start

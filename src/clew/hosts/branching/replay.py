@@ -40,14 +40,14 @@ MORE_TIME = "The answers so far are kept, and the replay can be continued; give 
 
 
 class ReplayOptions(Record):
-    """Who is asked, and how; None: as in the old thread."""
+    """Who is asked, and how. None: agent and directory as in the old thread, and the agent's default model."""
 
     model: str | None = None
     agent: str | None = None
     rounds: int | None = None  # how many prompts, from the first on; None: all
     cwd: str | None = None
     permissions: Permissions | None = None  # None: read-only
-    name: str | None = None
+    name: str | None = None  # None: made from the old thread's name and the model
 
 
 class ReplayAnswer(Record):
@@ -63,7 +63,7 @@ class ReplayAnswer(Record):
 
 
 class ReplayRound(Record):
-    """One prompt, and its answer in the old and in the new thread; None: it has none."""
+    """One prompt, and its answer in the old and in the new thread. None: that thread has no answer to it."""
 
     number: int
     prompt: str
@@ -163,7 +163,7 @@ class LiveReplay:
         )
 
     async def _answers_to(self, prompt: _Prompt) -> ReplayRound:
-        """A prompt that was cancelled while it was queued is not in its thread."""
+        """The prompt with its answers. If it was cancelled while it was queued, it is not in the new thread."""
         known = await self.answers()
         if len(known) >= prompt.number:
             return known[prompt.number - 1]
@@ -213,7 +213,7 @@ async def replay(engine: Engine, name: str, options: ReplayOptions) -> LiveRepla
 
 
 def _with_replay_hint(error: ClewError | None) -> ClewError | None:
-    """The usual hint is to ask again in the thread, after which it would no longer be a replay."""
+    """Replaces the usual hint, which is to ask again in the thread: then the thread would no longer be a replay."""
     if isinstance(error, AgentError) and not isinstance(error, AuthFailed | BillingFailed | WrongModel):
         error.hint = MORE_TIME if isinstance(error, TimedOut) else KEPT
     return error
@@ -286,7 +286,7 @@ def _answer(store: Store, round_: PromptRound) -> ReplayAnswer | None:
     seconds = None
     if run is not None and run.started_at is not None and run.ended_at is not None:
         seconds = max(0.0, run.ended_at - run.started_at)
-    # A run that took tokens and cost nothing is one whose price the agent does not report.
+    # If a run used tokens and its cost is 0, the agent does not report costs.
     is_priced = run is not None and (run.cost_usd > 0 or run.usage == NO_USAGE)
     return ReplayAnswer(
         agent=last.agent or "agent",

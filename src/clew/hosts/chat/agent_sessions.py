@@ -1,4 +1,4 @@
-"""Lists the agents' own sessions on this machine, which were started in their plain CLIs, and adopts them into threads.
+"""Lists the agents' sessions on this machine, and adopts those that were started in a plain CLI into threads.
 
 A listing reads folders, and then the beginning of each listed file, the newest first: there may be thousands of files,
 and some have hundreds of megabytes. Adopting reads one file whole, and does not write to it: the session can
@@ -24,8 +24,8 @@ from clew.engine.sessions import adoption
 from clew.errors import Conflict
 from clew.store.store import Store
 
-AT_ONCE = 50  # files that are read between two results
-SHORTEST_BEGINNING = 4  # characters of an id
+AT_ONCE = 50  # files whose beginnings are read in one batch
+SHORTEST_BEGINNING = 4  # characters of an id that a search must have
 
 
 class AgentSession(Record):
@@ -70,7 +70,7 @@ class AgentSessions:
                     yield session
 
     async def find(self, session_id: str, *, agent: str | None = None) -> AgentSession:
-        """By its id, or an unambiguous beginning of one. Raises NotFound."""
+        """Finds a session by its id, or by an unambiguous beginning of its id. Raises NotFound."""
         found: list[AgentSession] = []
         if len(session_id) >= SHORTEST_BEGINNING:
             files = await asyncio.to_thread(self._files, agent)
@@ -103,7 +103,7 @@ class AgentSessions:
         trust: Trust = Trust.USER,
         dry_run: bool = False,
     ) -> AdoptionResult:
-        """Adopts it into a new thread, named after its first words.
+        """Adopts the session into a new thread, named after its first words.
 
         A session that a thread owns stays there, unless it was continued outside Clew: then that thread can no longer
         resume it, and keeps only its turns. Raises Busy during a run in that thread.
@@ -170,7 +170,7 @@ def _head(adapter: Adapter, path: Path) -> SessionHead | None:
 
 
 def _id_of(path: Path) -> str:
-    return path.stem[-36:]  # both agents' file names end in it
+    return path.stem[-36:]  # each agent's file names end in the session's id
 
 
 def _is_within(work_dir: str, folder: str) -> bool:
@@ -185,7 +185,7 @@ def _all_as_known(sessions: Sequence[AgentSession], store: Store) -> list[AgentS
 def _as_known(store: Store, session: AgentSession) -> AgentSession:
     """Describes a session that a thread owns by that thread's directory and first prompt.
 
-    Its file may come from another machine, and begins with the standing text.
+    The file does not say these: it may come from another machine, and it begins with the standing text.
     """
     pin = store.pins.of_session(session.id)
     thread = store.threads.by_id(pin.thread_id) if pin is not None else None

@@ -52,13 +52,13 @@ class Deleted(Record):
     """What a delete removed, and where the archive is."""
 
     name: str
-    turns: int  # all of them
+    turns: int  # of all deleted threads, with archived ones
     archive: Path | None  # None: a dry run
-    archived_turns: int = 0  # how many of them were archived before
-    others: tuple[str, ...] = ()  # threads that were deleted with it: the other one of a pair
+    archived_turns: int = 0  # how many of `turns` had been archived before
+    others: tuple[str, ...] = ()  # threads that were deleted with this one: the other thread of a pair
 
 
-# Writes a thread to an archive file, with the other one of a pair, and removes it from the store. Raises Busy.
+# Writes a thread, or both threads of a pair, to an archive file and deletes them from the store. Raises Busy.
 Archive = Callable[[str], Awaitable[Path | None]]
 
 
@@ -120,7 +120,7 @@ class Chat:
         return await self._store.call(lambda store: store.turns.history(thread.id))
 
     async def change(self, thread: Thread, **changes: Any) -> Thread:
-        """Changes fields of its record; None leaves a field. Raises Busy during a run, unless only the name changes.
+        """Changes fields of the thread; None leaves a field. Raises Busy during a run, unless only the name changes.
 
         Another directory starts a fresh session; another agent uses its own default model unless one is named. An
         empty model or standing text removes it.
@@ -228,13 +228,13 @@ class Chat:
         return await self._while_idle(thread, archive)
 
     async def session_stands(self, thread: Thread) -> bool | None:
-        """Is everything that the thread's session was sent still part of the thread? None: no session to resume."""
+        """Whether everything that the thread's session was sent is still in the thread. None: no session to resume."""
         from clew.hosts.chat.preview import session_stands
 
         return await self._store.call(lambda store: session_stands(store, thread, store.turns.history(thread.id)))
 
     async def preview(self, thread: Thread, turn_id: str | None = None) -> Preview:
-        """What the next turn of the thread's own agent would be, and what a change of that turn would do to it."""
+        """Whether the next turn would resume the session; with `turn_id`, also what a change of that turn would do."""
         from clew.hosts.chat.preview import after_change, preview_of
 
         decision = await self._engine.preview(TurnRequest(thread, "?", standing=thread.standing))
@@ -245,7 +245,7 @@ class Chat:
         return replace(preview, after_change=await self._store.call(lambda store: after_change(store, thread, turn)))
 
     async def delete(self, thread: Thread, *, dry_run: bool = False) -> Deleted:
-        """Archives the thread, with the other one of a pair, and deletes it. Raises Busy while it is in use."""
+        """Archives the thread, or both threads of a pair, and deletes them. Raises Busy while they are in use."""
 
         def planned(store: Store) -> Deleted:
             others = store.threads.companions(thread.id)
@@ -262,7 +262,7 @@ class Chat:
         return named_turn(thread, await self.history(thread), turn_id)
 
     async def _while_idle(self, thread: Thread, work: Callable[[Store, float], T]) -> T:
-        """For changes that must not happen during a run. Raises Busy during one.
+        """Does `work` in a transaction, for changes that must not happen during a run. Raises Busy during a run.
 
         A run whose process has died is ended first, so that its answer is stored after its prompt.
         """
@@ -285,7 +285,7 @@ class Chat:
 
 
 def _limited(store: Store, thread: Thread, run_id: str) -> tuple[Run, float]:
-    """The run, and when it may be continued."""
+    """The run, and when it may be continued. Raises Conflict when the run met no usage limit."""
     from clew.engine.limits import wake_at
 
     run = store.runs.require(run_id)
@@ -295,7 +295,7 @@ def _limited(store: Store, thread: Thread, run_id: str) -> tuple[Run, float]:
 
 
 def _check_newest(store: Store, thread: Thread, run: Run, made: Run) -> None:
-    """Inside the transaction that stores the run `made`. Raises Conflict when something else was asked since."""
+    """Raises Conflict when something was asked after `run`. Called in the transaction that stores the run `made`."""
     newest = [each for each in store.runs.newest(thread_id=thread.id, limit=RUNS_READ) if each.id != made.id]
     if [each.id for each in newest if not each.asked.held][:1] != [run.id]:  # prompts that are held do not count
         raise Conflict(

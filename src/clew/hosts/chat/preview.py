@@ -38,10 +38,10 @@ def preview_of(decision: object) -> Preview:
 
 
 def after_change(store: Store, thread: Thread, turn: Turn) -> dict[str, str]:
-    """What an edit, a truncate and a retry of this turn would do, in a sentence each."""
+    """What an edit, a truncate and (of a user's turn) a retry would do, in words for the user."""
     history = store.turns.history(thread.id)
     place = next((n for n, known in enumerate(history) if known.id == turn.id), None)
-    if place is None:  # it was archived since the caller read it
+    if place is None:  # the turn was archived after the caller had read it
         raise no_such_turn(turn.id)
     edited = (*history[:place], replace(turn, text=f"{turn.text}\0"), *history[place + 1 :])
     said = {
@@ -56,7 +56,7 @@ def after_change(store: Store, thread: Thread, turn: Turn) -> dict[str, str]:
 
 
 def session_stands(store: Store, thread: Thread, history: History) -> bool | None:
-    """Is everything that the thread's session was sent part of that history? None: no session could be resumed."""
+    """Whether everything that the thread's session was sent is in that history. None: no session could be resumed."""
     pin = candidate(store.pins.of_thread(thread.id, retired=False), thread.agent, thread.model or "")
     if pin is None or pin.state is PinState.POISONED:
         return None

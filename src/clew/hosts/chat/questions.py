@@ -29,7 +29,7 @@ class OpenQuestions:
     async def answer(
         self, run_id: str, question_id: str, answer: Answer, options: TurnOptions = NO_OPTIONS
     ) -> tuple[Question, LiveTurn | None]:
-        """Answers a question of any process's run.
+        """Answers a question that a run asked, in this or another process.
 
         A run in progress passes the answer to its agent. When the run died with Clew, the answer goes to its session
         as a message, by a new run with these `options`, which is returned.
@@ -37,7 +37,7 @@ class OpenQuestions:
         now = self._engine.context.clock()
         run = await self._engine.store.call(lambda store: store.runs.require(run_id))
         if run.status not in LIVE:
-            self._engine.find(run.agent)  # before the answer is stored: without the agent it cannot be passed on
+            self._engine.find(run.agent)  # raises before an answer is stored that could not be passed on
             check_dir(await self._thread(run.thread_id))
         question, live = await self._engine.store.atomically(
             lambda store: (
@@ -60,7 +60,7 @@ class OpenQuestions:
             if may_run is None or may_run(await self._thread(question.thread_id)):
                 try:
                     passed.append(await self._pass_on(question, TurnOptions(lasting=True)))
-                except ClewError as error:  # it is retried later, and the others must not wait for it
+                except ClewError as error:  # this answer is retried later, and the others must not wait for it
                     log.warning("an answer waits: %s", error.message)
         return passed
 

@@ -1,4 +1,4 @@
-"""Queued prompts of a thread, of any process: they can be edited, sent before the others, or removed."""
+"""Queued prompts, of whichever process: edits them, sends one before the others, or removes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clew.hosts.validation import check_prompt
 from clew.store.store import Store
 
 POLL_S = 0.03
-REMOVED_S = 10.0  # the time in which the process that has the run must notice the removal
+REMOVED_S = 10.0  # how long a removal waits for the process that has the run
 
 
 class QueuedPrompts:
@@ -21,7 +21,7 @@ class QueuedPrompts:
         self._engine = engine
 
     async def edit(self, run_id: str, prompt: str) -> Run:
-        """Changes the prompt of a run that has not started. Raises Conflict once it has."""
+        """Changes the prompt of a run that has not started. Raises Conflict if it has started."""
         check_prompt(prompt)
 
         def edit(store: Store) -> Run:
@@ -32,11 +32,11 @@ class QueuedPrompts:
         return await self._engine.store.atomically(edit)
 
     async def send(self, run_id: str) -> Run:
-        """Starts a queued run, held or not, and stops the one in progress. Raises Conflict once it started."""
+        """Starts a queued run, held or not, and stops the run in progress. Raises Conflict if it has started."""
         return await self._engine.send(RunId(run_id))
 
     async def remove(self, run_id: str) -> None:
-        """Cancels a run that has not started. Waits until its process has ended it, unless that process hangs."""
+        """Cancels a run that has not started. Waits until its process has ended it, but not for long."""
 
         def status(store: Store) -> RunStatus:
             return store.runs.require(run_id).status

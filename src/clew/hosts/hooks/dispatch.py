@@ -1,7 +1,7 @@
 """Stores what an event starts: jobs with their threads, or the end of sessions.
 
-Several workers may hold the same event. Only the first of them writes: each transaction begins with a check that the
-event is still open.
+Several workers may hold the same event. Only the first of them writes: each transaction begins with a check that no
+worker has ended the event yet.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class HookDispatcher:
             log.warning("a hook event has failed: %s", why)
 
     async def _end_once(self, hook_id: str, act: Callable[[Store], Mapping[str, Any]]) -> bool:
-        """Ends the event in one transaction with what `act` does; `act` returns the changes of the event.
+        """Calls `act` and ends the event in one transaction. `act` returns the new values of the event's fields.
 
         False: another worker has ended the event, and `act` is not called.
         """
@@ -62,7 +62,7 @@ class HookDispatcher:
     async def _clean_up(self, hook_id: str, keys: Sequence[str]) -> None:
         """Closes the work trees, then drops the sessions in one transaction with the end of the event.
 
-        If another worker has ended the event, the keys may lead to sessions of later events by now: those stay.
+        If another worker has ended the event, the keys may already lead to sessions of later events: those are kept.
         """
         notes = [await self._sweep.close_tree(key) for key in keys]
 
@@ -105,7 +105,7 @@ def _save_rows(store: Store, stored: StoredHook, planned: PlannedJob, thread: Th
             issue=number,
             forge=event.forge.value,
             thread_id=thread.id,
-            branch=None if event.from_fork else event.branch,  # a fork's branches are not this repository's
+            branch=None if event.from_fork else event.branch,  # a branch of a fork is not in this repository
             created_at=now,
             used_at=now,
         )

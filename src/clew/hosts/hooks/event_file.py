@@ -32,7 +32,7 @@ def guessed(source: EventSource, file_name: str) -> EventSource:
 
 
 def event_in(raw: bytes, source: EventSource, delivery: str) -> HookEvent | None:
-    """None: the event is of a kind that Clew does not handle. Raises UsageError."""
+    """The event in the file. None: it is of a kind that Clew does not handle. Raises UsageError."""
     try:
         content = json.loads(raw)
     except (ValueError, RecursionError) as error:
@@ -58,7 +58,7 @@ def event_in(raw: bytes, source: EventSource, delivery: str) -> HookEvent | None
 
 
 def _own(content: dict[str, Any], source: EventSource, delivery: str) -> HookEvent:
-    """The content has the fields of HookEvent. Missing ones get their defaults; a delivery id is ignored."""
+    """The event in a file that has the fields of HookEvent. Missing fields get defaults; a delivery id is ignored."""
 
     def wrong(what: str) -> UsageError:
         return UsageError(f"{source.name}: {what}.", hint="docs/hooks.md lists the fields of an event.")

@@ -3,9 +3,9 @@
 Theory of operation
 1. An event is on disk before the forge gets its 202. An event that a forge sends twice is stored once: it is
    recognized by its delivery id and by what the forge signed.
-2. Events of one issue are handled in order. Each is planned (which agents act on it), and becomes jobs, all in one
-   transaction. So no event is lost and none is acted on twice, whatever process dies in between. A branch may belong
-   to any issue: its events wait for all earlier ones of the repository, and later ones wait for them.
+2. Events of one issue are handled in order. Each is planned (which agents act on it); then its jobs and its new state
+   are stored in one transaction. So no event is lost and none is acted on twice, even if a process dies in between. A
+   branch may belong to any issue: its events wait for all earlier events of the repository, and later ones for them.
 3. A job's key is the session key (`boss:charles/peon:4`): work on one issue is done in order, on others in parallel.
    The key leads to a thread, and the thread's session is resumed or not as for any turn: a resumed session gets the
    delta text of the skill, a fresh one the full text.
@@ -42,7 +42,7 @@ from clew.store.store import Store
 
 EVENT = "hook_event"  # a kind of queued work: an event that is not handled yet
 REPLY = "hook_reply"  # a kind of queued work: a final answer that is not posted yet
-MAX_TRIES = 7  # at planning an event, over about five minutes; then it has failed
+MAX_TRIES = 7  # how often an event is tried, within about five minutes, before it counts as failed
 RETRY_S = 5.0  # the first pause between two tries; each later one is twice as long
 
 
@@ -65,7 +65,7 @@ class Hooks:
         """`api_of`: the forge's API, if the environment has a token for it.
 
         `secrets`: what must not be published; a mapping from each value to its name. By default the secrets in the
-        agents' environment and in `home`.
+        environment and in `home`.
         """
         self._engine = engine
         self._retry_s = retry_s
@@ -80,7 +80,7 @@ class Hooks:
         self.replies = HookReplies(engine, api_of, secrets or (lambda: own_secrets(engine.context.environ, home)))
 
     async def receive(self, event: HookEvent, digest: str | None = None) -> Received:
-        """The event is on disk when this returns. `digest`: of what the forge signed; no two events share one."""
+        """The event is on disk when this returns. `digest`: of what the forge signed, to detect duplicates."""
         hook_id, now = self._engine.context.new_id(), self._engine.context.clock()
         known, is_new = await self._engine.store.call(lambda store: store.hooks.add_event(hook_id, event, now, digest))
         return Received(known, is_new)
@@ -98,7 +98,7 @@ class Hooks:
         return [*events, *replies]
 
     async def handle(self, hook_id: str) -> None:
-        """The worker's handler of an event. It handles earlier events of the same issue first."""
+        """The worker's handler of an event. It first handles the events that this one waits for."""
         while True:
             first = await self._engine.store.call(lambda store: _first_before(store, hook_id))
             await self._handle(first)
@@ -141,7 +141,7 @@ class Hooks:
 
 
 def _first_before(store: Store, hook_id: str) -> str:
-    """The event to handle first: an earlier one may itself have to wait for another."""
+    """The event to handle first: this one, or an earlier one that it waits for, directly or through others."""
     while (earlier := store.hooks.event_before(hook_id)) is not None:
         hook_id = earlier
     return hook_id

@@ -15,7 +15,7 @@ from clew.core.secrets.variables import is_own_secret
 def own_secrets(environ: Mapping[str, str], home: Path, settings: Path | None = None) -> dict[str, str]:
     """A mapping from each secret to its name: from the environment, the user's settings, and the daemon's token."""
     found = secret_values(environ.items(), os.path.lexists)
-    for name, value in environ.items():  # our own, even when they look like ordinary words
+    for name, value in environ.items():  # Clew's own secrets count even when they look like ordinary words
         if is_own_secret(name) and len(value) >= MIN_CHARS:
             found[value] = name
     text = _read(settings) if settings is not None else ""

@@ -55,7 +55,7 @@ class HookPlanner:
         self._api_of = api_of
 
     async def plan(self, event: HookEvent) -> EventPlan:
-        """Asks the forge who has write access, where that matters. Changes nothing."""
+        """Plans the event, and stores nothing. If needed, asks the forge whether the actor has write access."""
         repo = self._settings.repo(event.repo)
         if repo is None or repo.forge not in (None, event.forge):
             return EventPlan(ignored=f"the settings have no repository {event.repo}")
@@ -66,7 +66,7 @@ class HookPlanner:
             return EventPlan(ignored="it is Clew's own comment")
         matches = route(self._settings.rules, event)
         woken = [(match, event.number) for match in matches if event.number is not None]
-        if event.number is None:  # a push names only a branch: it wakes the agents that work on it, and no others
+        if event.number is None:  # a push names only a branch, and wakes only the agents that work on that branch
             keys = await self._engine.store.call(lambda store: _keys_of(store, repo, event))
             if not keys:
                 return EventPlan(ignored=f"no session works on the branch {event.branch}")
@@ -95,11 +95,11 @@ class HookPlanner:
         )
 
     async def _render(self, agent: HookAgent, event: HookEvent, match: Match, form: SkillForm) -> str:
-        """Runs in a thread, because a slow template must not block the event loop."""
+        """Renders in an OS thread, because a slow template must not block the event loop."""
         return await asyncio.to_thread(self._skills.render, agent, event, match, form)
 
     async def _has_write_access(self, repo: HookRepo, event: HookEvent) -> bool:
-        """Asks the settings first, then the forge. If the forge cannot be asked, what the event says counts."""
+        """Checks the settings, then the forge's API. Without access to the API, the event's association decides."""
         if event.actor.lower() in {name.lower() for name in repo.writers}:
             return True
         api = self._api_of(event.forge)

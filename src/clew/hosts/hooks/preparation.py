@@ -1,4 +1,4 @@
-"""A hook's job runs in the work tree of its session key: it is made, or brought up to date, before the first run."""
+"""Makes the work tree of a hook's job, or updates it, before the job's first run. Each session key has its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger("clew.hosts.hooks.preparation")
 
 
 class WorkTreePreparation:
-    """The jobs host's `JobPreparation` of hooks."""
+    """Implements `JobPreparation` of the jobs host for hooks."""
 
     def __init__(self, engine: Engine, settings: HookSettings, trees: WorkTrees) -> None:
         self._engine = engine

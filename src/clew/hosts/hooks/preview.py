@@ -1,4 +1,4 @@
-"""Previews what a key's next event would resume and send. It is decided as for a real run, but not stored."""
+"""Previews which session a key's next event would resume, and what it would send. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class JobPreview(Record):
     resumes: bool
     reason: str | None  # why it does not resume
     prompt: str  # exactly as it would be sent, except for the marks of the fences, which are random
-    turns_sent: int  # earlier turns of the thread that a fresh session gets with it
+    turns_sent: int  # earlier turns of the thread that are in the prompt of a fresh session
     jobs_before: int  # unfinished jobs of the same key: they may change the session
 
 
 async def preview_job(engine: Engine, planned: PlannedJob) -> JobPreview:
-    """Raises AgentMissing when the key has a thread, but its agent is not installed to check the session."""
+    """Previews a planned job. Raises AgentMissing when the key has a thread and its agent is not installed."""
 
     def found(store: Store) -> tuple[Thread | None, int, int]:
         known = store.hooks.key(planned.key)
@@ -58,7 +58,7 @@ async def next_sessions(
 ) -> dict[str, str | None]:
     """By key: the session that its next event would resume; None: it would start a fresh one.
 
-    An agent or a repository that is missing now may be back by then: for those, the stored session is returned.
+    If the agent or the repository cannot be used now, the stored session is returned: they may work again by then.
     """
     places = await _places(settings, trees, keys)
     unsure = [key for key in keys if key.key not in places]

@@ -57,15 +57,15 @@ class HookReplies:
         await self._end(job_id, "posted", None, url)
 
     def _without_secrets(self, text: str) -> tuple[list[str], str, list[str]]:
-        """Which of our own secrets are in the text; the text without what looks like a secret, and the kinds of that.
+        """The names of our own secrets in the text, the text with likely secrets blanked, and the kinds of those.
 
-        The whole text is searched, also the part that a comment has no room for.
+        The whole text is searched, even if it is longer than a comment can be.
         """
         found = find_secrets(text)
         return leaked(text, self._secrets()), blank(text, found)[0], [each.kind for each in found]
 
     def _claim(self, store: Store, job_id: str) -> bool:
-        """False: another worker has claimed it."""
+        """Claims the reply for this worker. False: another worker has claimed it."""
         stored = store.hooks.job(job_id)
         if stored is None or stored.reply != "waiting":
             return False

@@ -1,6 +1,6 @@
 """Sessions by key: `boss:charles/peon:4` leads to a thread, and the thread to the session that its next event resumes.
 
-A small public API on the store, safe under any number of workers.
+This is a small public API on the store. Any number of workers may use it at the same time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class HookSessions:
         return None if known is None else (await self._next([known]))[name]
 
     async def set(self, key: str, session_id: str) -> bool:
-        """Adopts a session that was started elsewhere. False: it has no file here, so there is nothing to resume."""
+        """Adopts a session that was started without Clew. False: it has no file here, so there is nothing to resume."""
         key = self._normalized(key)
         agent_name, repo_name, _ = split_key(key)
         agent, repo = self._settings.agent(agent_name), self._settings.repo(repo_name)
@@ -112,7 +112,7 @@ class HookSessions:
         return await self._engine.store.atomically(drop)
 
     def forget(self, store: Store, key: str) -> bool:
-        """Drops the session in the caller's transaction. False: the key leads to none."""
+        """Drops the key's session in the caller's transaction. False: the key leads to no session."""
         known = store.hooks.key(key)
         if known is None:
             return False
@@ -127,7 +127,7 @@ class HookSessions:
         return await self._engine.store.call(lambda store: store.hooks.keys())
 
     async def list(self) -> builtins.list[HookSession]:
-        """All sessions, each checked as its next event would check it."""
+        """All sessions. Those that are not running are checked as their next event would check them."""
 
         def read(store: Store) -> tuple[builtins.list[HookKey], dict[str, str | None]]:
             keys = store.hooks.keys()

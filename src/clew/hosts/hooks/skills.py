@@ -50,7 +50,7 @@ class ForgeText:
             return "(nothing)"
         return self._fence() if self._block else quoted(self._text)
 
-    __repr__ = __str__  # a list prints its items with it
+    __repr__ = __str__  # a list prints its items with __repr__
 
     def __html__(self) -> str:
         return str(self)
@@ -123,7 +123,7 @@ class Skills:
         return None
 
     def render(self, agent: HookAgent, event: HookEvent, match: Match, form: SkillForm) -> str:
-        """Raises ConfigError."""
+        """The prompt for the event. Raises ConfigError for a template that is missing or broken."""
         path = self._path(agent, event.kind, form)
         mark = self._new_mark()
         try:
@@ -145,7 +145,7 @@ class Skills:
             raise ConfigError(f"{path} makes a prompt of {len(text):,} characters; the limit is {PROMPT_MAX_CHARS:,}.")
         shown = meaning(match, event)
         if f"<<<{shown} {mark}" not in text.lower():
-            shown = Meaning.DATA  # the template leaves the text out
+            shown = Meaning.DATA  # the template does not contain the text
         return f"{text.strip()}\n\n{note(shown, match, event, mark)}"
 
     def _path(self, agent: HookAgent, kind: str, form: SkillForm) -> Path:
@@ -162,7 +162,7 @@ class Skills:
 
     def _variables(self, agent: HookAgent, event: HookEvent, match: Match, mark: str) -> dict[str, Any]:
         limit = self._settings.text_limit
-        new = meaning(match, event)  # of the text; if there is none, of the description
+        new = meaning(match, event)  # the meaning of the text, or of the description if there is no text
         is_task = new is Meaning.TASK
 
         def line(text: str | None) -> ForgeText:

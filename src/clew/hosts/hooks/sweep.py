@@ -29,7 +29,7 @@ class Swept(Record):
     key: str
     why: str
     tree: str | None  # what became of its work tree
-    session: bool  # False: only the work tree was left of it
+    session: bool  # False: the session was gone before, and only its work tree was left
 
 
 class HookSweep:
@@ -60,7 +60,7 @@ class HookSweep:
                 continue  # a run is in progress
             why = UNUSED if self._is_old(now, key.used_at) else await self._closed(key.key, key.forge)
             if why is None or not await self._engine.store.call(lambda store, key=key: _is_unchanged(store, key)):  # type: ignore[misc]
-                continue  # or it was used while the forge was asked
+                continue  # the session is still needed, or was used while the forge was asked
             tree = None
             if not dry_run:
                 await self._sessions.drop(key.key)
@@ -86,9 +86,9 @@ class HookSweep:
             return error.message
 
     async def _orphans(self, now: float, *, dry_run: bool) -> list[Swept]:
-        """Work trees without a session: they were in use when it was dropped, or it was reset.
+        """Closes work trees without a session: they were in use when their session was dropped, or it was reset.
 
-        The tree of a reset session stays for the next event, as long as one may come.
+        The work tree of a reset session is kept as long as another event of its issue may come.
         """
         known = {key.key for key in await self._sessions.keys()}
         found = []
@@ -100,7 +100,7 @@ class HookSweep:
         return found
 
     async def _why_unneeded(self, tree: ListedTree, now: float) -> str | None:
-        """None: a job may still need it."""
+        """Why the work tree can be closed. None: a job or a later event may still need it."""
         if await self._engine.store.call(lambda store: _has_work(store, tree.key)):
             return None
         if not tree.there:
@@ -117,7 +117,7 @@ class HookSweep:
         return now - used_at > self._settings.sweep_age_s
 
     async def _closed(self, key: str, forge: str | None) -> str | None:
-        """None: the issue is open, or the forge cannot be asked."""
+        """`CLOSED` if the forge says that the issue is closed. None: it is open, or the forge cannot be asked."""
         api = self._api_of(Forge(forge)) if forge is not None else None
         if api is None:
             return None
@@ -131,7 +131,7 @@ class HookSweep:
 
 
 def _is_unchanged(store: Store, seen: HookKey) -> bool:
-    """Nothing has used the key since it was read."""
+    """Whether nothing has used the key since it was read."""
     known = store.hooks.key(seen.key)
     return known is not None and known.used_at == seen.used_at and not _has_work(store, seen.key)
 

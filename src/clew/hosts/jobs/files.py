@@ -15,7 +15,7 @@ log = logging.getLogger("clew.hosts.jobs.jobs")
 
 
 class FilesChanged(Conflict):
-    """The files changed while the job did not run, or that cannot be determined."""
+    """The files changed while the job did not run, or it is not known whether they did."""
 
     def __init__(self, message: str, hint: str, paths: Sequence[str] = ()) -> None:
         super().__init__(message, hint=hint)
@@ -33,7 +33,7 @@ class JobFiles:
         """Saves the files before a run. Raises FilesChanged if they have changed since the job's last run.
 
         If the last run was cut off, its changes are saved as the job's own. If a checkpoint cannot be written (a full
-        disk), this raises StoreError, and the job waits until it can.
+        disk), this raises StoreError, and the job waits until one can be written.
         """
         if not job.checkpoint:
             return
@@ -63,7 +63,7 @@ class JobFiles:
         await checkpoints.save("kept" if is_concluded else "cut_off")
 
     async def save(self, job: Job, why: str) -> None:
-        """Logs a warning if the checkpoint cannot be made (a full disk): the job continues without it."""
+        """Saves a checkpoint. If that fails (a full disk), logs a warning, and the job continues without it."""
         if not job.checkpoint:
             return
         try:

@@ -23,7 +23,7 @@ from clew.hosts.jobs.runner import JobRunner
 from clew.store.store import Store
 
 KIND = "job"
-JOBS_SEARCHED = 100_000  # the newest jobs, which are searched for an id's prefix
+JOBS_SEARCHED = 100_000  # how many of the newest jobs are searched for a prefix of an id
 MAX_AHEAD_S = 10 * 366 * DAY_S
 
 
@@ -52,11 +52,11 @@ class Jobs:
         self._files = JobFiles(engine.context)
 
     async def submit(self, new: JobSpec) -> Job:
-        """The job is on disk when this returns. A worker runs it."""
+        """Stores a job for a worker to run. It is on disk when this returns."""
         self._engine.adapter(new.agent)
         now, job_id = self._engine.context.clock(), new.id or self._engine.context.new_id()
         for at in (new.not_before, new.limits.deadline_at):
-            if at is not None and not 0 <= at <= now + MAX_AHEAD_S:  # also true for NaN
+            if at is not None and not 0 <= at <= now + MAX_AHEAD_S:  # this refuses NaN, too
                 raise UsageError(f"A job cannot wait for {at}.", hint="Give epoch seconds, at most 10 years ahead.")
         if new.checkpoint:
             await self._files.of(new.cwd, job_id).check()

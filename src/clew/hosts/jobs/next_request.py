@@ -22,7 +22,7 @@ def next_request(job: Job, context: JobContext, slots: Slots | None, now: float)
         options,
         full=job.full_prompt,
         slots=slots,
-        # The worker of a killed run may only be suspended. It keeps the old session, and the job continues in a copy.
+        # A run counts as killed even if its worker is only suspended and may wake up: so the job continues in a copy.
         fork=last is not None and last.outcome == Outcome.KILLED,
         allowed_tools=job.allowed_tools,
         allowed_by="--permissions"

@@ -38,7 +38,7 @@ class JobContext(Record):
     turns: tuple[Turn, ...]
     last: Run | None  # the job's newest run
     was_prompt_sent: bool  # the agent may have received the prompt of `last`
-    last_event_at: float | None  # of `last`
+    last_event_at: float | None  # when the agent sent the last event of `last`
     is_overtaken: bool  # another job has sent a prompt in the thread since this one did, so this prompt is sent again
     done: str | None = None  # a summary of the progress and the tool calls of the job's runs
 
@@ -60,7 +60,7 @@ def read_context(store: Store, job: Job) -> JobContext:
 
 
 def _was_prompt_sent(store: Store, run: Run) -> bool:
-    """An agent may have received it: the process id is stored before the prompt is sent to the process."""
+    """Whether an agent may have received it. The process id is stored before the prompt is sent to the process."""
     return any(attempt.pid is not None for attempt in store.runs.attempts(run.id))
 
 
@@ -128,7 +128,7 @@ def end(
 
 
 def is_open(store: Store, job_id: str, run_id: RunId) -> bool:
-    """The run is the job's newest, and it has not been concluded."""
+    """Whether the run is the newest of an active job and has not been concluded."""
     job = store.jobs.require(job_id)
     return job.run_id == run_id and job.saved_run_id != run_id and job.status in ACTIVE
 
@@ -151,7 +151,7 @@ def unconcluded(store: Store, job: Job) -> FinishedRun | None:
 
 
 def _troubles(job: Job, step: NextStep) -> int:
-    """Errors in a row. A usage limit is no error, and does not end the row."""
+    """The number of consecutive errors. A usage limit neither counts as an error nor resets the number."""
     if not step.counts:
         return job.troubles
     return job.troubles + 1 if step.counts_as_trouble else 0
@@ -160,7 +160,7 @@ def _troubles(job: Job, step: NextStep) -> int:
 def changes(
     store: Store, job: Job, run: Run, finished: FinishedRun, outcome: Outcome, step: NextStep, now: float
 ) -> dict[str, Any]:
-    """What a run changes in the job's row."""
+    """The new values of the job's row after a run."""
     changed = {
         "status": step.status,
         # A start mode that is still set was requested for a run that never started. The next run must use it.

@@ -67,11 +67,11 @@ class JobRunner:
         self._files = JobFiles(engine.context)
 
     async def carry_out(self, job_id: str, worker: str) -> None:
-        """Runs the job, in a process that is no worker, until it stops. Jobs of its key that come first run first.
+        """Runs the job until it stops, in a process that is not a worker. Earlier jobs of the same key are run first.
 
         If this is cancelled, the job is queued again.
         """
-        slot = WorkerSlot(asyncio.Semaphore(0))  # nothing else in this process competes for it
+        slot = WorkerSlot(asyncio.Semaphore(0))  # held from the start; nothing else here competes for it
         while True:
             first = await self._call(lambda store: store.jobs.predecessor(job_id))
             ready_at = await self.run_claimed(first.id if first is not None else job_id, worker, slot)
@@ -123,7 +123,7 @@ class JobRunner:
             return None, 0.0
         now = leases.now(store, self._engine.context)  # the store's clock, because other machines set the job's times
         if self._engine.is_held(store, job.thread_id):
-            return job, POLL_S  # a run of a living worker holds it
+            return job, POLL_S  # a run is in progress in the job's thread
         deadline = job.limits.deadline_at
         is_late = deadline is not None and now >= deadline
         if (job.cancel_requested or is_late) and not may_end:
@@ -156,7 +156,7 @@ class JobRunner:
             await self._files.check(job)
             turn = await self._begin(job, worker)
             if turn is None:
-                return True  # it was cancelled or taken over: the next check of its row says which
+                return True  # the job was cancelled or taken over: the next check of its row finds out which
             begun = turn.run.id
             unsaved: list[JournalEntry] = []
             return await self._conclude(job, await self._follow(job, turn, unsaved), unsaved)
@@ -168,7 +168,7 @@ class JobRunner:
             return await self._stop(job, begun, AgentFailed(f"A fault in Clew itself: {error!r}"))
 
     async def _stop(self, job: Job, begun: RunId | None, error: ClewError) -> bool:
-        """Ends the job because it cannot run. True: it was taken over, so this worker must not end it."""
+        """Ends the job because of the error. True: another worker has the job, so this worker must not end it."""
 
         def end(store: Store) -> bool:
             job_now = store.jobs.require(job.id)
@@ -235,7 +235,7 @@ class JobRunner:
         True: the job continues, or another worker has it.
         """
         if isinstance(finished.error, StoreError):
-            return True  # recovery settles the run once the store works again
+            return True  # recovery ends the run once the store works again
         if job.checkpoint and not await self._call(lambda store: job_rows.is_open(store, job.id, finished.run.id)):
             return True  # the job was taken over or has stopped, so the files are not this worker's to save
         await self._files.save(job, "end" if finished.error is None else "cut_off")
@@ -245,7 +245,7 @@ class JobRunner:
         def write(store: Store) -> bool:
             job_now, run = store.jobs.require(job.id), store.runs.require(finished.run.id)
             if not job_rows.is_open(store, job.id, run.id) or run.status in LIVE:
-                return True  # another worker has the job; a run that is live according to the store is that worker's
+                return True  # another worker has the job, or has the run if it is still live according to the store
             job_rows.add_markers(store, job.id, run.id, unsaved)
             now = leases.now(store, self._engine.context)
             outcome = Outcome.SUCCESS if finished.error is None else Outcome(run.outcome or Outcome.FAILED)
@@ -290,7 +290,7 @@ LOST = frozenset({Reason.EXPIRED, Reason.SESSION_MISSING, Reason.REJECTED})
 
 
 def _warn_about_lost_session(job: Job, run: Run) -> None:
-    """The session should have been resumed, but it was gone or too old."""
+    """Logs a warning if the session should have been resumed, but was gone or too old."""
     if run.reason in LOST and not run.session_resumed:
         log.warning(
             "job %s: the session was not resumed (%s); a fresh one got the whole transcript",

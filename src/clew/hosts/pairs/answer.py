@@ -21,7 +21,7 @@ class _Order(msgspec.Struct):
 
 
 def read_order(text: str) -> Order:
-    """Raises SchemaMismatch."""
+    """The order in the text. Raises SchemaMismatch."""
     found = parse_json_object(text, _Order)
     if found.should_continue and not found.instruction.strip():
         raise SchemaMismatch("should_continue is true, and there is no instruction.")

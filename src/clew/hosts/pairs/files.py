@@ -1,8 +1,8 @@
 """The files of a pair's directory when its worker stopped, to detect what somebody else has changed since.
 
 In a git work tree these are the files that differ from the commit; elsewhere they are all files except hidden ones.
-Nothing is written there, and no content is kept: only sizes, modification times and, for smaller files in a git work
-tree, digests. A scan takes a few seconds at most. A directory with too many files is not scanned.
+Nothing is written to the directory, and no content is kept: only sizes, modification times and, for smaller files in a
+git work tree, digests. A scan takes a few seconds at most. A directory with too many files is not scanned.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ MAX_FILES = 20_000  # elsewhere
 MAX_HASHED_BYTES = 1_000_000  # of one file; a larger file is compared by its size and time
 MAX_HASHED_TOTAL_BYTES = 20_000_000
 GONE = KeptFile(-1, 0, None)
-NO_GIT = ""  # instead of a commit
+NO_GIT = ""  # the base commit of a scan outside of git
 
 
 class TooManyFiles(Exception):
-    """Says why the directory is not scanned."""
+    """The directory is not scanned. The message says why."""
 
 
 class FileScan(Record):
@@ -55,7 +55,7 @@ async def scan_files(
     max_changed: int = MAX_CHANGED_FILES,
     max_files: int = MAX_FILES,
 ) -> FileScan:
-    """`run_id` is the worker's newest run, `before` the result of the last scan."""
+    """Scans the files. `run_id` is the worker's newest run, `before` the result of the last scan."""
     repository = Repository(cwd, environ)
     try:
         async with asyncio.timeout(SCAN_TIMEOUT_S):
@@ -101,7 +101,7 @@ def _changed(before: KeptFiles, names: Iterable[str], now: Mapping[str, KeptFile
 
 
 def _all_below(cwd: str, max_files: int, until: float) -> dict[str, KeptFile]:
-    """Without hidden files: Clew's own files, and the agents', would be among them. Raises TooManyFiles."""
+    """All files below `cwd` except hidden ones, which include those of Clew and the agents. Raises TooManyFiles."""
     found, folders = dict[str, KeptFile](), [""]
     while folders:
         folder = folders.pop()
@@ -122,7 +122,7 @@ def _all_below(cwd: str, max_files: int, until: float) -> dict[str, KeptFile]:
 
 
 def _is_same(before: KeptFile | None, now: KeptFile) -> bool:
-    """`before` is None for a file that did not differ from the commit then, and does now."""
+    """`before` is None for a file that is new, or that did not differ from the commit at the last scan."""
     if before is None or before.size_bytes != now.size_bytes:
         return False
     if before.digest is not None and now.digest is not None:

@@ -28,13 +28,13 @@ def new_pair_id(at: float, random_id: str) -> str:
 
 
 def path_of(cwd: str, pair_id: str) -> Path:
-    """Never outside the folder: an id that is not a plain file name is replaced by its digest."""
+    """The path of a pair's state file. An id that is not a plain file name is replaced by its digest."""
     name = pair_id if ID.match(pair_id) else text_digest(pair_id)
     return Path(cwd, FOLDER, f"session-{name}.json")
 
 
 def write(cwd: str, pair_id: str, text: str) -> Path:
-    """Atomic. Raises OSError."""
+    """Writes the state file atomically. Raises OSError."""
     path = path_of(cwd, pair_id)
     folder = path.parent
     for each in (folder.parent, folder):
@@ -44,7 +44,7 @@ def write(cwd: str, pair_id: str, text: str) -> Path:
         if stat.S_IMODE(each.stat().st_mode) != 0o700:
             each.chmod(0o700)
     ignore = folder / ".gitignore"
-    if ignore.is_symlink() or not ignore.exists():  # git does not follow a link of this name
+    if ignore.is_symlink() or not ignore.exists():  # git ignores a .gitignore that is a link
         _replace(ignore, "*\n")
     _replace(path, text)
     return path

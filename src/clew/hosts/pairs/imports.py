@@ -68,7 +68,7 @@ async def _find_sessions(
 ) -> dict[str, tuple[str, FoundSession]]:
     """The part's sessions whose files exist here: by model, their ids and contents."""
     known = {}
-    with contextlib.suppress(AgentMissing):  # a resume may name another agent
+    with contextlib.suppress(AgentMissing):  # the agent is not installed, but a resume may name another one
         for model, session_id in state.sessions.get(part.value, {}).items():
             if _SESSION.match(session_id) and (found := await engine.find_session(agent, work_dir, session_id)):
                 known[model] = (session_id, found)
@@ -148,14 +148,14 @@ def create_with_threads(store: Store, pair: Pair, permissions: Permissions, *, u
 
 
 def _check_idle(store: Store, engine: Engine, pair: Pair) -> None:
-    """Called in the transaction that writes, so nothing can start in between. Raises Busy."""
+    """Raises Busy if the pair is in use. Called in the transaction that writes, so that nothing starts in between."""
     check_free(store, engine, pair)
     if any(engine.is_held(store, pair.thread_of(part)) for part in PairPart):
         raise Busy(f"A run is in progress in a thread of {pair.name}.", hint="Wait for it, or stop it.")
 
 
 def _update(store: Store, engine: Engine, known: Pair, state: StateFile, path: Path) -> ImportedPair:
-    """Adds what the file has beyond the stored pair. What the file lacks stays."""
+    """Adds what only the file has to the stored pair. What only the store has stays."""
     now = engine.context.clock()
     secrets = secrets_of(engine.context.environ)
     new: dict[PairPart, list[tuple[Role, str, bool]]] = {}
@@ -246,9 +246,9 @@ def _pin_session(
 
 
 def _holds_exactly(view: SessionView, turns: Sequence[Turn]) -> bool:
-    """Whether its prompts and answers are the last of these turns, word for word.
+    """Whether the session's prompts and answers are the last of these turns, word for word.
 
-    The earlier turns are in its first prompt, as a transcript.
+    Text before a prompt is ignored: the session's first prompt has the earlier turns as a transcript.
     """
     entries = [entry for entry in view.entries if entry.role is Role.ASSISTANT or entry.is_prompt]
     spoken: list[tuple[Role, str]] = []

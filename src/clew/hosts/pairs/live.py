@@ -1,4 +1,4 @@
-"""A pair that this process runs, as its surface sees it; and the lease by which one process owns a pair."""
+"""A pair that this process runs, as its caller sees it; and the check of the lease on a pair."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PairRunOptions(Record):
 
     timeout_s: float | None = None  # of a run
     auto_save: bool = True
-    wait_for_limit: bool = True  # continues by itself when the account's usage limit has reset; else it stops
+    wait_for_limit: bool = True  # at a usage limit, wait until it has reset; False: stop the pair
     person: Person | None = None  # who answers the agents' questions; None: nobody
 
 
@@ -42,7 +42,7 @@ class LivePair:
         self.leases = leases
         self.stopped = False
         self.task: asyncio.Task[None]
-        self.not_before: float | None = None  # when the usage limit resets that the last run met
+        self.not_before: float | None = None  # when the usage limit that stopped the last run resets
         self.saved: str | None = None  # the path of the state file, once it is written
         self.warned_not_scanned = False  # the warning that the files are not scanned is sent once
         self.error: ClewError | None = None  # why it stopped, once it has
@@ -53,11 +53,11 @@ class LivePair:
 
     @property
     def is_lost(self) -> bool:
-        """Another process has taken the pair over."""
+        """Whether another process has taken the pair over."""
         return self.leases.is_lost
 
     async def events(self) -> AsyncIterator[PairEvent]:
-        """For one listener."""
+        """The events as they happen, for one listener."""
         while (event := await self._events.get()) is not None:
             yield event
 
@@ -79,7 +79,7 @@ class LivePair:
             self._turn.kill()
 
     def send(self, event: PairEvent | None) -> None:
-        """To the listener. None ends its iteration."""
+        """Sends an event to the listener; None ends its iteration."""
         self._events.put_nowait(event)
 
     async def scan(self, scanning: Coroutine[Any, Any, FileScan | None]) -> FileScan | None:

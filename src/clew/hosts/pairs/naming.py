@@ -33,10 +33,10 @@ def thread_name(pair_name: str, part: PairPart) -> str:
 
 
 async def rename(engine: Engine, name: str, new: str) -> Renamed | None:
-    """Renames all of them or none. Returns None if `name` is a thread's name, or unknown.
+    """Renames the pair and its threads, all or none. Returns None if `name` is a thread's name, or unknown.
 
-    A rename does not count as a use of the pair, so no time changes. Raises UsageError, Conflict, and Busy while the
-    pair is running.
+    A rename does not count as a use of the pair: its time of last use stays. Raises UsageError, Conflict, and Busy
+    while the pair is running.
     """
 
     def renamed(store: Store) -> Renamed | None:

@@ -132,7 +132,7 @@ class Pairs:
     async def check(self, pair_id: str, options: ResumeOptions, *, fork_at: int | None = None) -> Pair:
         """Checks that the pair could be resumed with these options, and writes nothing.
 
-        `fork_at`: that a fork of the pair which ends with this round could be resumed. Raises NotFound, UsageError and
+        With `fork_at`, checks that a fork that ends with this round could be resumed. Raises NotFound, UsageError and
         AgentMissing.
         """
         state = await self.find(pair_id)
@@ -179,7 +179,7 @@ class Pairs:
         if newest:
             return newest[0].id
         file = Path(real, folder.FOLDER, folder.CURRENT)
-        # The file may have come with a repository, so an agent gets its content only if the user names the file.
+        # The file may have come with a repository, so it is used only if the user names it.
         hint = "Start one with clew pair TASK."
         if file.exists():
             hint = f"There is a file: clew pair --session-file {file}"

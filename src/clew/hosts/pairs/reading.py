@@ -157,7 +157,7 @@ def _invalid(path: Path, error: Exception) -> UsageError:
 
 
 def _check_version(version: str, path: Path) -> None:
-    """Checked before the rest: a newer version may have another shape."""
+    """Raises UsageError for a newer version. Checked before the rest, which may have another shape then."""
     numbers = tuple(int(each) for each in re.findall(r"[0-9]{1,40}", version[:200])[:3])
     if numbers > tuple(int(each) for each in VERSION.split(".")):
         raise UsageError(
@@ -197,7 +197,7 @@ def position_of(state: StateFile) -> tuple[PairPosition, tuple[PairRound, ...]]:
         for each in {each.number: each for each in state.rounds if 1 <= each.number <= number}.values()
     ]
     phase, asking, finished = state.phase, state.asking, state.finished
-    # An older file has no phase. In other files the fields may contradict each other: then there is no prompt.
+    # A file of the older tool has no phase, and in a damaged file there may be no prompt for the phase.
     if phase is None or (phase is not Phase.DONE and not asking.strip() and _last_prompt(state, phase) is None):
         phase, asking, finished = _derived_position(state)
     asked = _last_prompt(state, phase)
@@ -217,7 +217,7 @@ def _last_prompt(state: StateFile, phase: Phase) -> str | None:
 
 
 def _derived_position(state: StateFile) -> tuple[Phase, str, bool]:
-    """The phase, the prompt, and whether the pair is finished, from the messages: an older file lacks these fields."""
+    """The phase, the prompt, and whether the pair is finished, derived from the other fields of the file."""
     response, worker = state.last_instructor_response, state.messages(PairPart.WORKER)
     instruction = state.last_instruction or (response.instruction if response is not None else "")
     if response is not None and not response.should_continue:

@@ -19,11 +19,11 @@ from clew.errors import Busy, UsageError
 from clew.store.rows.pairs import KeptFiles
 from clew.store.store import Store
 
-UNHEARD = "unheard"  # why a prompt was archived that was never sent to an agent
+UNHEARD = "unheard"  # stored as the reason when a prompt is archived that no agent received
 
 
 def new_mark(context: RuntimeContext) -> str:
-    """For the fence lines of one prompt."""
+    """A random mark for the fence lines of one prompt."""
     return context.new_id()[:16]
 
 
@@ -33,7 +33,7 @@ def set_prompt(store: Store, pair: Pair, text: str, now: float, **changes: objec
 
 
 def open_round(store: Store, pair: Pair, number: int, now: float, mark: str) -> Pair:
-    """Starts a round with a prompt for the instructor, which has what is new."""
+    """Starts a round: the instructor's prompt has the last report, the user's message and the changed files."""
     before = next((each for each in store.pairs.rounds(pair.id) if each.number == number - 1), None)
     message, files = pair.message, pair.changed_files
     changes = {"number": number, "phase": Phase.INSTRUCTING, "is_finished": False, "asked_again": False}
@@ -79,7 +79,7 @@ def known_files(store: Store, pair: Pair) -> tuple[str | None, KeptFiles | None]
 
 
 def recover(store: Store, pair: Pair, changed: Sequence[str], now: float, mark: str) -> FinishedRun | None:
-    """Sets the prompt after a run that did not succeed. Returns a run whose answer has not been recorded yet.
+    """Sets the prompt after a run that did not succeed. Returns a successful run that is not recorded yet.
 
     A prompt that no agent has received is asked again. A session that was interrupted is told to continue. `changed`
     are files that somebody else has changed since. Raises Busy.
@@ -94,7 +94,7 @@ def recover(store: Store, pair: Pair, changed: Sequence[str], now: float, mark: 
         return finished
     thread_id, run = pair.thread_of(pair.part), finished.run
     is_in_thread = any(turn.id == run.prompt_turn_id for turn in store.turns.history(thread_id))
-    # A process's id is stored before the prompt is sent to it.
+    # A process's id is stored before the prompt is sent to the process: without an id, no agent received the prompt.
     was_received = is_in_thread and any(attempt.pid is not None for attempt in store.runs.attempts(run.id))
     if is_in_thread and not was_received:
         store.turns.archive(thread_id, run.prompt_turn_id, inclusive=True, at=now, why=UNHEARD)
@@ -103,7 +103,7 @@ def recover(store: Store, pair: Pair, changed: Sequence[str], now: float, mark: 
 
 
 def _set_prompt_with_news(store: Store, pair: Pair, text: str, now: float, mark: str) -> None:
-    """A prompt for the instructor also has the user's message and the changed files."""
+    """Sets the prompt. A prompt for the instructor also gets the user's message and the changed files."""
     message, changed = pair.message, pair.changed_files
     if pair.phase is not Phase.INSTRUCTING or not (message or changed):
         if text != pair.asking or pair.run_id is not None:
@@ -125,7 +125,7 @@ def record_order(store: Store, pair: Pair, order: Order, now: float, mark: str) 
         return set_prompt(store, pair, order.instruction, now, phase=Phase.WORKING, asked_again=False)
     store.pairs.update_round(pair.id, pair.number, ended_at=now)
     if (pair.message or pair.changed_files) and pair.number < pair.last_round:
-        return open_round(store, pair, pair.number + 1, now, mark)  # the instructor has not been told everything yet
+        return open_round(store, pair, pair.number + 1, now, mark)  # the instructor lacks the message or the files
     return _end(store, pair, now, is_finished=True)
 
 
@@ -142,7 +142,7 @@ def _end(store: Store, pair: Pair, now: float, *, is_finished: bool) -> Pair:
 
 
 class ResumeOptions(Record):
-    """How to continue a pair; None: as before."""
+    """How to continue a pair. None: as before; but another agent uses its own default models."""
 
     message: str = ""
     more_rounds: int | None = None
@@ -184,7 +184,7 @@ def resume(store: Store, pair: Pair, options: ResumeOptions, now: float, mark: s
         thinking=pair.thinking if options.thinking is None else options.thinking,
         last_round=last,
         message=_joined(pair.message, options.message),
-        asked_again=False,  # so that an invalid answer is again asked for once more
+        asked_again=False,  # so that the next invalid answer is asked for once more
         error=None,
         hint=None,
         error_code=None,
@@ -200,7 +200,7 @@ def _joined(*messages: str) -> str:
 
 
 def check_permissions(store: Store, pair: Pair, options: ResumeOptions) -> None:
-    """Raises UsageError if the worker has no permissions yet, as after an import, and the options give none."""
+    """Raises UsageError if the worker would have to ask for permissions, and the options give it none."""
     worker = store.threads.require_by_id(pair.worker_thread_id)
     if options.permissions is None and worker.permissions is Permissions.ASK:
         raise UsageError(

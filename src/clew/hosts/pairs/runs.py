@@ -106,7 +106,7 @@ class PairRuns:
     async def _recover(self, live: LivePair) -> FinishedRun | None:
         """Sets the prompt to continue with, and reports once which files somebody else has changed.
 
-        Returns a run whose answer has not been recorded yet.
+        Returns a successful run whose answer has not been recorded yet, if there is one.
         """
         pair, (run_id, kept) = await self._store.call(
             lambda store: (store.pairs.require(live.pair.id), rows.known_files(store, live.pair))
@@ -128,7 +128,7 @@ class PairRuns:
     async def _scan(
         self, live: LivePair, pair: Pair, run_id: str | None, kept: KeptFiles | None = None
     ) -> FileScan | None:
-        """Scans the files. Warns once if there are too many."""
+        """Scans the files. Warns once if they are not scanned, for example because there are too many."""
         scan = await live.scan(scan_files(pair.cwd, self._context.environ, run_id, kept))
         if scan is not None and scan.skipped_because and not live.warned_not_scanned:
             live.warned_not_scanned = True
@@ -240,7 +240,7 @@ class PairRuns:
             live.send(PairSaved(pair.number, live.saved))
 
     async def _write(self, live: LivePair, work: Callable[[Store, float], T]) -> T:
-        """In one transaction, and only while this process holds the pair's lease."""
+        """Does `work` in one transaction, and only while this process holds the pair's lease."""
 
         def fenced(store: Store) -> T:
             live.leases.fence(store)
@@ -254,7 +254,7 @@ def _continues(pair: Pair) -> str:
 
 
 def _hint(error: ClewError, pair: Pair) -> str:
-    """What to do about the error in a pair. The hint of a run's error would be about asking again."""
+    """What to do about the error in a pair. The error's own hint may be to ask again, which is wrong in a pair."""
     continues = _continues(pair)
     match error:
         case WrongModel():

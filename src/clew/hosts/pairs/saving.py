@@ -22,11 +22,11 @@ def saved_pair(store: Store, pair_id: str) -> state.SavedPair:
 
 
 def write(whole: state.SavedPair, environ: Mapping[str, str]) -> Path:
-    """Raises OSError."""
+    """Writes the state file, with secrets blanked. Raises OSError."""
     return folder.write(whole.pair.cwd, whole.pair.id, state.state_json(whole, environ))
 
 
 def not_written(path: Path, error: OSError) -> str:
-    """A message for the user."""
+    """A message for the user: the file was not written, and why."""
     why = f"{error.filename} is not a folder" if isinstance(error, FileExistsError) else error.strerror
     return f"{path} was not written: {why}"

@@ -38,7 +38,7 @@ class _Answer(msgspec.Struct):
 
 
 def check(text: str) -> None:
-    """Raises SchemaMismatch."""
+    """Raises SchemaMismatch if the text does not have the required form."""
     parse_json_object(text, _Answer)
 
 

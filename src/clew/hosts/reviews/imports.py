@@ -42,7 +42,7 @@ from clew.store.store import Store
 
 FILE_MAX_BYTES = 50_000_000
 TEXT_MAX_CHARS = 200_000  # of a round that becomes a turn
-AGENT = "claude"  # the old tool knew no other
+AGENT = "claude"  # the only agent of the old tool
 DEFAULT = "default"  # stands for an unnamed model, also in old files
 
 T = TypeVar("T")
@@ -84,8 +84,8 @@ class _OldReview(Record):
 async def import_file(
     engine: Engine, path: Path, cwd: str | None = None, *, model: str | None = None
 ) -> ImportedReview:
-    """`cwd` is where the old tool ran the agent; by default the file says it. `model` is used if neither the file nor
-    the sessions name one. Raises UsageError and Conflict."""
+    """`cwd` is where the old tool ran the agent; by default it is taken from the file. `model` is used if neither the
+    file nor the sessions name one. Raises UsageError and Conflict."""
     old = read_file(path)
     work_dir = existing_dir(cwd or old.cwd or ".")
     top = await Repository(work_dir, engine.context.environ).top()
@@ -186,7 +186,7 @@ def _created_at(old: _OldReview, now: float) -> float:
 def _adopt(
     store: Store, engine: Engine, thread: Thread, old: _OldReview, found: Mapping[str, FoundSession | None]
 ) -> tuple[dict[str, bool], list[str]]:
-    """Adopts the sessions, the oldest first: the old tool's prompts repeated the earlier rounds in later sessions."""
+    """Adopts the sessions, the oldest first: prompts of later sessions repeat the rounds of earlier ones."""
     adopted = dict.fromkeys(old.sessions, False)
     warnings = []
     for model in sorted(old.sessions, key=lambda model: each.changed_at if (each := found[model]) else 0.0):

@@ -66,7 +66,7 @@ class Reviews:
         self._rounds = ReviewRounds(engine, max_age_s=max_age_s)
 
     async def start(self, new: ReviewSpec) -> LiveRound:
-        """The review and its diff are on disk when this returns. The first round runs in the background."""
+        """Creates a review; it and its diff are on disk when this returns. The first round runs in the background."""
         _check_length("focus", new.focus, FOCUS_MAX_CHARS)
         self._engine.find(new.agent)
         check_argument("model", new.model)
@@ -93,7 +93,7 @@ class Reviews:
         return await self._rounds.begin(review, thread, prepared, options)
 
     async def follow(self, review_id: str, options: RoundOptions) -> LiveRound:
-        """Begins a round about what changed since the last one that is in the thread. Raises Busy during a round."""
+        """Begins a round about what changed since the newest round in the thread. Raises Busy during a round."""
         state = await self.find(review_id)
         review, thread, rounds = state.review, state.thread, state.rounds
         if state.last is not None and state.last.status is RoundStatus.RUNNING:
@@ -238,7 +238,7 @@ def _check_length(what: str, text: str, limit: int) -> None:
 
 
 def _is_repeated(state: ReviewState, options: RoundOptions) -> bool:
-    """The last round was answered by the same model that the next round would ask."""
+    """Whether the last round was answered by the same model that the next round would ask."""
     last, thread = state.last, state.thread
     if last is None or last.status is not RoundStatus.DONE:
         return False

@@ -66,8 +66,8 @@ class LiveRound:
         self.review = review
         self.round = round_  # as it was when it began
         self.turns = [turn]  # the second one, if any, asks for the answer again in the required form
-        self.is_settled = asyncio.Event()  # it is known whether there is a second turn
-        self.is_cancelled = False  # possibly between the two turns
+        self.is_settled = asyncio.Event()  # set once it is known whether there is a second turn
+        self.is_cancelled = False  # stored, because a cancel may come between the two turns
         self.task: asyncio.Task[ReviewRound]
 
     async def events(self) -> AsyncIterator[JournalEntry]:
@@ -184,7 +184,7 @@ class ReviewRounds:
         return self._store_answer(store, round_, finished.text)
 
     def _store_answer(self, store: Store, round_: ReviewRound, text: str) -> ReviewRound:
-        """Numbers the findings in the transaction that stores them."""
+        """Stores the answer. Its findings are numbered in the same transaction, so that each number is unique."""
         top = store.reviews.require(round_.review_id).top
         try:
             answer = read_answer(
@@ -225,7 +225,7 @@ class ReviewRounds:
             else:
                 concluded = self.conclude_abandoned(store, round_)
             raise _RollBack
-        # The time must not be different each time that the round is read.
+        # `ended_at` must be the same each time that the round is read.
         return concluded.replace(ended_at=(run and run.ended_at) or round_.started_at)
 
     def _newest_run(self, store: Store, round_: ReviewRound) -> tuple[Run | None, bool]:

@@ -29,8 +29,8 @@ class ArchiveFile(Record):
 
     path: Path
     name: str  # of the thread
-    archived_at: float  # by the file's name
-    changed_at: float  # by the file system: a file that was just copied here is newer than its name says
+    archived_at: float  # according to the file's name
+    changed_at: float  # according to the file system; later than `archived_at` if the file was copied here
     size_bytes: int
     kind: str | None  # None: it cannot be read, or a newer Clew wrote it
     thread_id: str | None
@@ -40,7 +40,7 @@ class ArchiveFile(Record):
 
 
 def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Path:
-    """Writes the dumps; that of `thread` is the first. The file is on disk when this returns. Raises StoreError."""
+    """Writes the dumps; the first is that of `thread`. The file is on disk when this returns. Raises StoreError."""
     own, *others = dumps
     rows = {key: value for key, value in own.items() if key != "schema"}
     count = sum(len(dump["turns"]) for dump in dumps)
@@ -63,7 +63,7 @@ def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Pat
 
 
 def _free_path(folder: Path, stem: str) -> Path:
-    """Numbered if needed: a thread may be archived, restored and archived again within a second."""
+    """A new path, numbered if needed: a thread may be archived, restored and archived again within a second."""
     path, number = folder / f"{stem}.json", 1
     while path.exists():
         number += 1

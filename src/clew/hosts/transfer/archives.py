@@ -3,7 +3,7 @@
 Rules
 1. A thread leaves the store only in the transaction in which its archive has been written (law 7).
 2. A thread in use is not archived. It is in use if it has a run, a queued prompt, an active job or an open question.
-3. Nothing runs in a restored thread. A pin is restored only if its session's file exists; else the next turn is fresh.
+3. Nothing runs in a restored thread. A pin whose session file is gone is retired: the next turn starts fresh.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from clew.store.transfer.codec import Dump, Tables, merged
 from clew.store.transfer.import_checks import check
 from clew.store.transfer.restoring import pins_of
 
-TIDIED = "threads_tidied_at"  # when a daemon last cleaned up, so that several daemons do not do it at once
+TIDIED = "threads_tidied_at"  # when a daemon or worker last cleaned up, so that several do not do it on the same day
 
 
 class ArchivedThread(Record):
@@ -51,7 +51,7 @@ class RestoredArchive(Record):
     turns: int  # without archived ones
     resumable: int  # sessions that can still be resumed
     was: str  # the thread's name when it was archived
-    is_copy: bool  # its ids were taken, so it has new ones
+    is_copy: bool  # the ids in the file were taken, so the threads have new ids
     is_narrowed: bool  # its permissions or trust were reduced, because the file is from elsewhere
 
 
@@ -84,8 +84,7 @@ class Archives:
     async def archive(self, name: str, *, asked: bool = False) -> ArchivedThread:
         """Writes the thread, or both threads of a pair, to a file and deletes them from the store.
 
-        `asked`: also when a question of an ended run is open, which only another run could answer. Raises NotFound and
-        Busy.
+        `asked`: an open question does not prevent it. Raises NotFound and Busy.
         """
         done = await self._engine.store.atomically(
             lambda store: self.archive_in(store, store.threads.together(name)[0], asked=asked, and_files=False)
@@ -98,7 +97,7 @@ class Archives:
         return archive_file.all_in(self._folder)
 
     async def find(self, file_or_name: str) -> Path:
-        """The archive that is meant. A plain name is a thread's name first, and a file in this directory second.
+        """The archive of a thread or pair of that name, or of that file name; else the file at that path.
 
         Raises NotFound.
         """
@@ -107,7 +106,7 @@ class Archives:
         named = [file.path for file in files if file_or_name in (file.name, file.path.name)]
         named += [file.path for file in files if file_or_name in file.also]
         if named or is_file(path):
-            return (named[0] if named else path).absolute()  # a path, and no longer a plain name
+            return (named[0] if named else path).absolute()  # absolute, so that it is not taken for a thread's name
         raise NotFound(
             f"There is no archive of {file_or_name!r}, and no file of that name.",
             hint="clew threads archives lists them.",
@@ -185,7 +184,7 @@ class Archives:
     def archive_in(
         self, store: Store, thread: Thread, *, asked: bool = False, and_files: bool = True
     ) -> ArchivedThread:
-        """Within a transaction. Raises Busy. `and_files`: also removes the files of a pair in its work directory."""
+        """Archives the thread within a transaction. `and_files`: also removes a pair's state file. Raises Busy."""
         group = [thread, *store.threads.companions(thread.id)]
         for member in group:
             self._check_idle(store, member, asked=asked)
@@ -258,7 +257,7 @@ class Archives:
         return RestoredArchive(tuple(threads), turns, resumable, name, is_copy, _rights(tables) != _rights(came))
 
     def _pin(self, pin: Pin) -> Pin:
-        """Retired if its session's file is gone. The store ensures that a session belongs to one thread."""
+        """The pin, retired if its session's file is gone. The store ensures that a session belongs to one thread."""
         if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
             return pin
         try:

@@ -26,7 +26,7 @@ from clew.store.transfer.restoring import IdTaken, pins_of, restore
 
 T = TypeVar("T")
 
-# Columns that the user of this machine decides about, or that are never sent.
+# Columns whose values stay when a pull replaces rows: the user chose them here, or they are never sent.
 LOCAL_COLUMNS = {"threads": ("name", "permissions", "trust"), "jobs": ("full_prompt",)}
 
 _STOPPED = "The thread was archived or exported before this run had ended."
@@ -36,7 +36,7 @@ class Destination(Record):
     """What an imported thread gets on this machine."""
 
     cwd: str
-    top: str  # of the repository, or the directory itself
+    top: str  # the root of the repository, or the directory itself
     owner: Owner
     permissions: Permissions  # the widest that an import may have
     trust: Trust
@@ -65,10 +65,10 @@ def stopped(tables: Tables, now: float) -> Tables:
 
 
 def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
-    """The rows with no more permissions than these, and without anything hidden that could get into a prompt.
+    """The rows with no more permissions than these, and without anything that could get into a prompt unseen.
 
-    Hidden are a job's full prompt, and what tools did: a job's prompt reports the tools of attempts whose process ran
-    on this machine, so attempts lose their processes. Raises UsageError.
+    So jobs lose their full prompt, and attempts lose their process: a job's prompt reports the tool calls of attempts
+    that have one. Raises UsageError.
     """
     threads = [
         row | _narrowed(row, permissions) | {"trust": row.get("trust") if trust is Trust.PROJECT else Trust.USER.value}
@@ -81,7 +81,7 @@ def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
 
 
 def with_local_values(tables: Tables, before: Tables) -> Tables:
-    """The rows with the local values of the rows that they replace, except which processes ran."""
+    """The rows with the local values (directories, permissions) of the rows that they replace, except processes."""
     kept = MACHINE_COLUMNS - {*PROCESS_COLUMNS}
     own = {
         (table, row["id"]): {name: row[name] for name in (*kept, *LOCAL_COLUMNS.get(table, ())) if name in row}
@@ -156,7 +156,7 @@ _STOP: dict[str, Callable[[Row], Row]] = {
 def store_rows(
     store: Store, tables: Tables, pins: Sequence[Pin], new_id: Callable[[], str], *, may_copy: bool = True
 ) -> tuple[list[Thread], bool]:
-    """Within a transaction. If their ids are taken, stores a copy under new ids, and returns True with the threads.
+    """Stores the rows, within a transaction. If their ids are taken, stores a copy under new ids, and returns True.
 
     `pins` are those of the tables, in their order, adjusted to this machine. Raises UsageError for rows that contradict
     each other, and IdTaken if no copy may be made.
@@ -191,7 +191,7 @@ def _restore(store: Store, tables: Tables, pins: Sequence[Pin]) -> list[Thread]:
 
 
 def _with_new_ids(tables: Tables, turns: Sequence[Turn], new_id: Callable[[], str]) -> Tables:
-    """A copy of the rows. Ids are part of the digests of what a session absorbed, so these change, too."""
+    """A copy of the rows. The digests of what a session absorbed contain ids, so they change, too."""
     ids = {
         str(row["id"]): new_id()
         for table in ("threads", "turns", "runs", "attempts", "pins", "jobs")

@@ -13,8 +13,8 @@ PASSPHRASE_STANZA = b"-> scrypt "
 MAX_HEADER_BYTES = 1024**2
 MAX_WORK_FACTOR = 20  # each step doubles the work: 20 takes a gigabyte and some seconds, and age itself writes 18
 
-# age times a small part of that work, and refuses what would take 16 s or more. On a busy machine that estimate is far
-# too high, so decryption is retried. A work factor that is too large is refused before.
+# age estimates the time from a small part of the work, and refuses what would take 16 s or more. On a busy machine the
+# estimate is far too high, so decryption is retried. A work factor that is really too large was refused before.
 EXCESSIVE, TRIES = "Excessive work", 30
 _WORK_FACTOR = re.compile(rb"^-> scrypt \S+ ([0-9]{1,9})$", re.MULTILINE)
 
@@ -28,7 +28,7 @@ def is_encrypted(raw: bytes) -> bool:
 
 
 def wants_passphrase(raw: bytes) -> bool:
-    """Raises UsageError for a file that ends before its header does."""
+    """Whether the file needs a passphrase. Raises UsageError for a file that ends before its header does."""
     if b"\n---" not in raw[:MAX_HEADER_BYTES]:
         raise UsageError("The file is damaged: its encrypted part is missing.", hint="Export the thread again.")
     return raw[len(HEADER) :].startswith(PASSPHRASE_STANZA)
@@ -41,7 +41,7 @@ def encrypt_with(passphrase: str, raw: bytes) -> bytes:
 
 
 def encrypt_for(recipients: Sequence[str], raw: bytes) -> bytes:
-    """For the holders of these keys: `age1…`, or an SSH public key."""
+    """Encrypts for the holders of these keys: `age1…`, or SSH public keys."""
     import pyrage
 
     return bytes(pyrage.encrypt(raw, [_recipient(key) for key in recipients]))
@@ -74,7 +74,7 @@ def decrypt_with(passphrase: str, raw: bytes) -> bytes:
 
 
 def decrypt_as(identities: str, raw: bytes) -> bytes:
-    """`identities` is the text of an age identity file, or an SSH private key."""
+    """Decrypts with `identities`: the text of an age identity file, or an SSH private key."""
     import pyrage
 
     try:

@@ -1,8 +1,8 @@
 """Exports a whole thread to a file, from which another machine can continue it.
 
-The two threads of a pair are exported to one file. The file of a session is included when its content confirms
-the pin, so that the other machine really resumes; when it does not, the history is enough for a fresh session. Nothing
-of this machine is in it: no directory, no program, no process, and no value of the environment.
+The two threads of a pair are exported to one file. A session's file is included, in its portable form,
+if its content confirms the pin: then the other machine can resume the session. If not, the history is enough for a
+fresh session. Clew adds nothing about this machine: no directory, no program, no process, no environment variable.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class ExportedSession(Record):
 class ExportedThread(Record):
     """A thread as a file's content."""
 
-    name: str  # the thread's name in the file, or the pair's if it was exported by that
+    name: str  # the thread's name in the file, or the pair's if that was asked for
     threads: tuple[str, ...]  # the names of all threads in it
     turns: int  # of all of them, without archived ones
     sessions: tuple[ExportedSession, ...]
     content: bytes
     redacted: int | None = None  # how many secrets were blanked; None: it is not redacted
-    secrets: tuple[LocatedSecret, ...] = ()  # that were blanked, or that it contains
+    secrets: tuple[LocatedSecret, ...] = ()  # those that were blanked, or that the content still has
 
 
 class GroupMember(Record):
@@ -75,7 +75,7 @@ class ThreadGroup(Record):
     members: tuple[GroupMember, ...]
     dumps: tuple[Mapping[str, Any], ...]
     sessions: tuple[ExportedSession, ...]
-    files: Mapping[str, bytes]  # by the name of their part
+    files: Mapping[str, bytes]  # the session files, by the name of their part in an export
 
     @property
     def threads(self) -> tuple[Thread, ...]:
@@ -94,7 +94,7 @@ class ThreadGroup(Record):
 async def export_thread(
     engine: Engine, name: str, environ: Mapping[str, str], *, redacted: bool = False, with_secrets: bool = False
 ) -> ExportedThread:
-    """Raises NotFound, Busy during a run, and SecretFound."""
+    """Exports the thread, or both threads of a pair. Raises NotFound, Busy during a run, and SecretFound."""
     group = await gather(engine, name, with_files=not redacted)
     tables, count = portable(group.dumps), None
     if redacted:
@@ -123,8 +123,8 @@ async def export_thread(
 async def gather(engine: Engine, name: str, *, with_files: bool = True) -> ThreadGroup:
     """Reads everything as it is at one moment. Raises NotFound, and Busy during a run.
 
-    Files may be large, so they are read outside of a transaction, and the pins must be the same afterwards: a run
-    stores what it changes of a pin before it starts an agent.
+    Session files may be large, so they are read outside of a transaction. They are used only if the pins are the same
+    afterwards: a run changes its pin in the store before it starts an agent.
     """
 
     def read(rows: ThreadGroup) -> list[tuple[ExportedSession, bytes | None]]:
@@ -202,7 +202,7 @@ def _in_use(pins: Sequence[Pin]) -> Iterator[Pin]:
 
 
 def _session(engine: Engine, pin: Pin, member: GroupMember) -> tuple[bytes | None, str]:
-    """The content of its file, or why it is not included."""
+    """The content of the session's file, or why it is not included."""
     thread, history = member.thread, member.history
     if not is_valid(pin, visible(history, pin.agent, thread.visibility)):
         return None, "the thread has changed since the session saw it"
@@ -234,7 +234,7 @@ def shown_by(thread: Thread, history: Sequence[Turn]) -> ShownThread:
 
 
 def retire_pins_without_file(tables: Tables, files: Mapping[str, bytes]) -> None:
-    """Elsewhere, a pin is of no use without its session's file."""
+    """Retires pins whose session file is not included: another machine cannot use them."""
     for pin in tables.get("pins", ()):
         part = session_part(pin["agent"], pin["session_id"])
         if part not in files and pin["state"] in (PinState.GOOD, PinState.PROVISIONAL):

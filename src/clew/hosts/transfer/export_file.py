@@ -3,7 +3,7 @@
     manifest.json            format, version, schema, about the thread; the size and SHA-256 of every part
     history.json             the thread's own row, its turns (archived ones too), the texts that edits replaced
     state.json               the rest: runs, attempts, events, pins, and what its kind adds (not when redacted)
-    sessions/AGENT/ID.jsonl  the agent's own session, byte for byte
+    sessions/AGENT/ID.jsonl  the agent's session file in its portable form
 
 Rules
 1. Nothing is compressed, so no part can be larger than the file: there can be no zip bomb. Order, times and modes are
@@ -77,7 +77,7 @@ def read_export(raw: bytes) -> PortableThread:
     state = from_json(file.parts[STATE]) if STATE in file.parts else {}
     if not isinstance(history, dict) or not isinstance(state, dict):
         raise UsageError("The file holds something that this Clew does not know.", hint="Update Clew.")
-    state.pop("pair_files", None)  # an older Clew wrote it; it is valid in one directory of one machine only
+    state.pop("pair_files", None)  # an older Clew wrote this table, which is valid only where it was written
     if state.keys() & history.keys():
         raise UsageError("The file holds a table twice.", hint=AGAIN)
     sessions = {name: content for name, content in file.parts.items() if name not in (HISTORY, STATE)}
@@ -100,7 +100,7 @@ def pack(about: Mapping[str, Any], parts: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(raw: bytes) -> Unpacked:
-    """Raises UsageError, in one line, for a file that Clew would not write exactly like this."""
+    """Reads the parts. Raises UsageError, in one line, for a file that breaks one of the rules above."""
     import zipfile
 
     if not raw.startswith(b"PK\x03\x04"):

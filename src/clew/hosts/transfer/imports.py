@@ -5,8 +5,8 @@ Rules
    wider than the user who imports it would give.
 2. A pin is bound to this directory and this machine's runtime only when its session's file is in place and confirms it.
    Every other pin is retired: the next turn then starts fresh, with the imported history.
-3. All of it happens, or nothing: the rows are one transaction, and when it fails, the session files that were written
-   for it are removed.
+3. The import is atomic: the rows are stored in one transaction, and when it fails, the session files that were written
+   are removed.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class _Confirmed(Record):
 
 
 class _DryRun(Exception):
-    """Rolls the transaction back."""
+    """Rolls back the transaction of a dry run."""
 
 
 async def import_thread(
@@ -96,9 +96,10 @@ async def import_thread(
     replacing: Callable[[Store], Tables] | None = None,
     then: Callable[[Store, ImportResult], None] | None = None,
 ) -> ImportResult:
-    """`permissions` and `trust` are the widest that it may have. Raises UsageError, and Conflict for a taken name.
+    """Imports a thread, or both threads of a pair. Raises UsageError, and Conflict for a taken name.
 
-    `replacing` removes what it replaces from the store, and returns those rows. `then` is called at the end. Both are
+    `permissions` and `trust` are the widest that they may get. `replacing` removes the threads that the import replaces
+    from the store, and returns their rows. `then` is called at the end. Both are
     part of the transaction.
     """
     if name is not None:
@@ -184,7 +185,7 @@ def _notes(came: Tables, tables: Tables, pair: str | None) -> tuple[str, ...]:
 
 
 async def _check_sessions(engine: Engine, tables: Tables, files: Mapping[str, bytes]) -> dict[str, _Confirmed | str]:
-    """By pin: the session, if it can be resumed here, or why it cannot."""
+    """By pin: the session file, if its content confirms the pin, or why the session cannot be resumed."""
     checked: dict[str, _Confirmed | str] = {}
     runtimes: dict[str, Runtime | str] = {}
     shown = _shown(tables)
@@ -227,7 +228,7 @@ def _shown(tables: Tables) -> dict[str, ShownThread]:
 def _store(
     store: Store, engine: Engine, tables: Tables, checked: Mapping[str, _Confirmed | str], files: _SessionFiles
 ) -> ImportResult:
-    """Within a transaction."""
+    """Places the session files and stores the rows, within a transaction."""
     sessions, pins, parts = list[ImportedSession](), list[Pin](), _parts(tables)
     for pin in _pins(tables):
         if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
@@ -246,17 +247,17 @@ class _SessionFiles:
     """Places session files where the agents look for them."""
 
     def __init__(self, engine: Engine, *, dry_run: bool, is_update: bool) -> None:
-        self.is_update = is_update  # what the import replaces has been removed from the store
+        self.is_update = is_update  # the import replaces threads, which are no longer in the store
         self._engine = engine
         self._dry_run = dry_run
         self._placed: list[Placement] = []
 
     def remove(self) -> None:
-        """Removes what was written, when the transaction fails."""
+        """Removes the files that were written. Called when the transaction fails."""
         undo_placements(self._placed)
 
     def place(self, store: Store, pin: Pin, checked: _Confirmed | str) -> tuple[ImportedSession, Pin]:
-        """The session, and the pin: bound to this machine, or retired if the session cannot be resumed here."""
+        """Places the session's file. Returns the pin bound to this machine, or retired if it cannot be resumed here."""
         session = ImportedSession(pin.agent, pin.model, pin.session_id, False)
         if isinstance(checked, str):
             session = replace(session, why=checked)

@@ -1,6 +1,6 @@
 """Scans what is about to leave this machine for secrets, and says which kinds it found in which turns.
 
-Secrets are recognised by values of the environment and by their shape (core/secrets). A session file whose secrets were
+Secrets are recognised by values of the environment and by their shape (core/secrets). A session whose secrets were
 blanked could not be resumed, and a blanked history is not the thread's history: so a secret stops an export or a push,
 unless the user decides otherwise.
 """
@@ -18,7 +18,7 @@ from clew.core.secrets.redaction import blank, find_secrets, secret_values
 from clew.errors import SecretFound
 from clew.store.transfer.codec import Tables, as_json, with_texts
 
-PLACES_SHOWN = 5  # of one kind; the rest is counted
+PLACES_SHOWN = 5  # places of one kind that a message lists; the rest is only counted
 
 
 class LocatedSecret(Record):
@@ -33,7 +33,7 @@ class LocatedSecret(Record):
 def scan(
     tables: Tables, parts: Mapping[str, bytes], environ: Mapping[str, str], *, doubtful: bool = False
 ) -> tuple[LocatedSecret, ...]:
-    """`parts` is the content besides the rows, by a name for the user."""
+    """Scans rows and other content. `parts` is that content, by its name in messages to the user."""
     values = _spelled(secret_values(environ.items(), os.path.lexists))
     places, found = _Places(tables), list[tuple[str, str, str | None]]()
     for table, rows in tables.items():
@@ -48,7 +48,7 @@ def scan(
 
 
 def session_name(part: str) -> str:
-    """The name for the user of the part `sessions/AGENT/ID.jsonl`."""
+    """What the part `sessions/AGENT/ID.jsonl` is called in messages to the user."""
     return f"the session of {part.split('/')[1]}"
 
 
@@ -66,7 +66,7 @@ def refuse_secrets(whose: str, secrets: Sequence[LocatedSecret], hint: str) -> N
 
 
 def as_objects(secrets: Iterable[LocatedSecret]) -> list[dict[str, Any]]:
-    """As JSON objects."""
+    """The secrets as JSON objects."""
     return [{"kind": each.kind, "where": each.where, "turn": each.turn_id, "count": each.count} for each in secrets]
 
 
@@ -106,7 +106,7 @@ class _Places:
 
 
 def _spelled(values: Mapping[str, str]) -> dict[str, str]:
-    """The values, and how JSON spells them."""
+    """The values as they are, and as they are escaped in JSON."""
     spelled = dict(values)
     for value, name in values.items():
         spelled.setdefault(as_json(value).decode("utf-8", "surrogatepass").strip().strip('"'), name)

@@ -1,7 +1,8 @@
 """SSH signatures of exports and pushes, made and verified by the user's own ssh-keygen.
 
-So the key may be in a file, in an SSH agent or on a token, and anybody can verify a signature without Clew. Accepted
-signers are given as public keys, or as a file of them that `ssh-keygen` reads (ALLOWED SIGNERS in its manual).
+With ssh-keygen, the key may be in a file, in an SSH agent or on a hardware token, and anybody can verify a signature
+without Clew. Accepted signers are given as public keys, or as a file of them that `ssh-keygen` reads (ALLOWED SIGNERS
+in its manual).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from clew.core.secrets.redaction import blank, find_secrets
 from clew.errors import UsageError
 from clew.hosts.validation import named_path
 
-# The namespace of a signature: one that was made for a file is not valid for a remote.
+# Namespaces of signatures: a signature that was made for a file is not valid for a remote.
 FOR_A_FILE, FOR_A_REMOTE = "clew-file", "clew-remote"
 BEGIN = b"-----BEGIN SSH SIGNATURE-----"
 MAX_SIGNATURE_BYTES = 64 * 1024
@@ -31,8 +32,8 @@ _KEY_TYPE = re.compile(r"(?:ssh|ecdsa|sk)-[a-z0-9@.-]+\Z")
 class Signer(Record):
     """The key to sign with."""
 
-    key: Path  # a private key, or the public key of one that an agent holds
-    environ: Mapping[str, str]  # with the agent's socket
+    key: Path  # a private key, or the public key of one that the SSH agent has
+    environ: Mapping[str, str]  # has the address of the SSH agent
 
 
 class Signers(Record):
@@ -99,7 +100,7 @@ def _principals(said: bytes) -> list[str]:
 
 
 def _who(name: str, verified: bytes) -> str:
-    """A pattern does not name anybody, so the key is added: ssh-keygen says `… for NAME with ED25519 key SHA256:…`."""
+    """The signer's name. A name with wildcards gets the key as well, from the output of ssh-keygen: `… with KEY`."""
     if not {"*", "?"} & set(name):
         return name
     return f"{name} ({verified.decode('utf-8', 'replace').strip().rpartition(' with ')[2]})"
@@ -125,7 +126,7 @@ def _lines(file: str) -> list[str]:
 
 
 def _named(line: str, number: int) -> str:
-    """The line as ssh-keygen's file of signers needs it; empty for a blank line or a comment.
+    """The line as the ALLOWED SIGNERS format needs it; empty for a blank line or a comment.
 
     A bare public key, as in a .pub file, gets its own comment as a name, or a number.
     """

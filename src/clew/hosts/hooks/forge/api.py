@@ -34,7 +34,7 @@ COMMENT_MAX_CHARS = 60_000  # GitHub accepts 65,536
 MARK = "<!-- clew -->"
 CUT = "\n\n… (cut: too long for a comment)"
 
-WRITES = frozenset({"write", "maintain", "admin", "owner"})  # `owner`: of Gitea and Forgejo
+WRITES = frozenset({"write", "maintain", "admin", "owner"})  # only Gitea and Forgejo have `owner`
 READS = frozenset({"read", "triage", "none"})
 
 _TOKEN = re.compile(r"[!-~]{1,1000}\Z")
@@ -47,12 +47,12 @@ def marked(text: str) -> str:
 
 
 def is_ours(text: str) -> bool:
-    """The mark counts only at the end: a quotation of our comment is not ours."""
+    """Whether Clew wrote the text. The mark counts only at the end: a comment that quotes ours is not ours."""
     return text.rstrip().rpartition("\n")[2] == MARK
 
 
 class ForgeApi:
-    """One forge, with one token. Each call is one request, in a thread."""
+    """One forge, with one token. Each call is one request, in an OS thread."""
 
     def __init__(
         self, forge: Forge, base: str | None = None, token: str | None = None, *, timeout_s: float = TIMEOUT_S
@@ -70,7 +70,7 @@ class ForgeApi:
         return f"ForgeApi({self.forge.value!r}, {self._base!r})"
 
     async def can_write(self, repo: str, user: str) -> bool | None:
-        """None: the forge does not say. Gitea and Forgejo answer only administrators of the repository, or the user."""
+        """None: the forge does not say. Gitea and Forgejo tell only the user, and administrators of the repository."""
         path = f"{_repo(repo)}/collaborators/{_word(user)}/permission"
         status, answer = await self._ask("GET", path, no_answer=(403, 404))
         permission = answer.get("permission") if status == 200 else None
@@ -81,7 +81,7 @@ class ForgeApi:
     async def state(self, repo: str, number: int) -> Literal["open", "closed"] | None:
         """The state of an issue or a pull request. None: it does not exist, or the forge does not say."""
         status, answer = await self._ask("GET", f"{_repo(repo)}/issues/{_count(number)}", no_answer=(403, 404, 410))
-        if status != 200 or answer.get("number") != number:  # a moved issue redirects to its new number
+        if status != 200 or answer.get("number") != number:  # a moved issue is redirected to its new number
             return None
         state = answer.get("state")
         return "open" if state == "open" else "closed" if state == "closed" else None
@@ -101,11 +101,11 @@ class ForgeApi:
         """The status and the JSON object of the answer; an empty one for a status in `no_answer`."""
         request = urllib.request.Request(self._base + path, method=method, headers=self._headers())
         if content is not None:
-            # As ASCII with escapes: a lone surrogate in an agent's text must not prevent a comment.
+            # JSON in ASCII: a lone surrogate in an agent's text could not be encoded as UTF-8.
             request.data = json.dumps(content).encode()
             request.add_header("Content-Type", "application/json")
         try:
-            # The socket's time limit applies to each read alone. After this one the thread may still run for a while.
+            # The socket's limit applies to each read alone. After a time-out here, the OS thread may still run.
             async with asyncio.timeout(self._timeout_s):
                 status, headers, raw = await asyncio.to_thread(self._send, request)
         except TimeoutError:
@@ -133,7 +133,7 @@ class ForgeApi:
         return headers
 
     def _send(self, request: urllib.request.Request) -> tuple[int, Message, bytes]:
-        """Runs in a thread."""
+        """Sends the request. Blocks, so it is called in an OS thread."""
         deadline = time.monotonic() + self._timeout_s
         try:
             with self._opener.open(request, timeout=self._timeout_s) as answer:
@@ -181,7 +181,7 @@ class ForgeApi:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Redirects are followed only on the same host, since they get the token, and only for GET requests."""
+    """Follows redirects only of GET requests, and only to the same host, because the token is sent along."""
 
     max_redirections = 3
 

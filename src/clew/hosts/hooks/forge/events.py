@@ -5,8 +5,8 @@ it is used, and a bad one raises `NotAnEvent`, with one line that quotes nothing
 
 Where the three differ:
 - Gitea and Forgejo send a review as `pull_request_approved`, `…_rejected` or `…_comment`, GitHub as
-  `pull_request_review`. GitHub sends each comment on a line as an event of its own; a review that only wraps those
-  says nothing new.
+  `pull_request_review`. GitHub sends each comment on a line as an event of its own; a review that only
+  contains such comments is ignored.
 - Gitea and Forgejo sign the JSON, even where it is sent in a form; GitHub signs the body as it is sent.
 - When labels or assignees change, Gitea and Forgejo often send only the new state, not the change.
 - Comments on a pull request do not name its branches (except Forgejo's), so it is not known whether its code comes from
@@ -81,7 +81,7 @@ def check_signature(forge: Forge, headers: Mapping[str, str], body: bytes, secre
         return False
     try:
         signed = signed_part(forge, headers, body)
-        key = secret.encode("utf-8", "surrogateescape")  # its bytes in the environment
+        key = secret.encode("utf-8", "surrogateescape")  # the bytes of the secret in the environment
     except ValueError:
         return False
     return hmac.compare_digest(hmac.new(key, signed, hashlib.sha256).hexdigest(), given["digest"])
@@ -137,10 +137,10 @@ def _changed(call: _Call, noun: str, item: Part, verbs: Mapping[str, str]) -> Ho
         verb = "merged"
     elif verb == "edited":
         changes = fields.part(payload, "changes")
-        if changes and not changes.keys() & {"title", "body"}:  # only the base branch was changed
+        if changes and not changes.keys() & {"title", "body"}:  # something else was edited, such as the base branch
             return None
     elif verb == "labeled":
-        changes = fields.part(payload, "changes")  # newer versions of Gitea have it there
+        changes = fields.part(payload, "changes")  # newer versions of Gitea name the changed labels here
         new = fields.labels(changes, "added_labels")
         label = fields.text(fields.part(payload, "label"), "name") or (new[0] if len(new) == 1 else None)
         has = fields.labels(item)
@@ -269,7 +269,7 @@ def _event(call: _Call, kind: str, item: Part, said: Part, pull: Part | None, **
         author=fields.login(item, "user"),
         labels=tuple(fields.labels(item)),
         url=fields.url(said, "html_url") or fields.url(item, "html_url"),
-        own_words=is_own or said is item or not fields.login(said, "user"),  # not every forge names the reviewer
+        own_words=is_own or said is item or not fields.login(said, "user"),  # not every forge names a review's author
         **(_branches(call, pull) if pull else {}),
         **more,
     )
@@ -279,7 +279,7 @@ def _branches(call: _Call, pull: Part) -> Part:
     head, base = fields.part(pull, "head"), fields.part(pull, "base")
     home = fields.text(fields.part(head, "repo"), "full_name").lower()
     ref, base_ref = fields.text(head, "ref"), fields.text(base, "ref")
-    is_nameless = ref.startswith("refs/")  # pushed for review without a branch, or the branch was deleted
+    is_nameless = ref.startswith("refs/")  # the pull request was made without a branch, or the branch was deleted
     if is_nameless:
         label = fields.text(head, "label")
         ref = label if fields.is_branch(label) else ""

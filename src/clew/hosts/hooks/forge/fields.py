@@ -21,7 +21,7 @@ URL_MAX_CHARS = 2000
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?\Z")
 _URL = re.compile(r"https?://[!-~]+\Z")
-# What git allows in the name of a branch, except what a command line could take for an option.
+# Names of branches that git allows, except those that a command line could take for an option.
 _BRANCH = re.compile(r"(?![-/.])(?!.*(?:\.\.|//|/\.|@\{|\.lock(?:/|\Z)))[^\x00- \x7f~^:?*\[\\]+(?<![/.])\Z")
 
 
@@ -118,7 +118,7 @@ def commit(of: Part, name: str) -> str | None:
 
 
 def url(of: Part, name: str) -> str:
-    """Empty unless it is safe to use in a link."""
+    """The address, or "" if it is not safe to use in a link."""
     url = text(of, name)
     return url if len(url) <= URL_MAX_CHARS and _URL.match(url) else ""
 

@@ -1,8 +1,8 @@
 """The sync base: what was last the same here and at a remote. It is kept in this store, by remote and thread.
 
-A remote can be older than its base: a copy of it, or one that was restored from a backup. Then its newest push is one
-that was the same before, and everything after that is ours. An attacker who replaces an encrypted remote with an
-unencrypted one knows its address, but not its id: so the address is kept as well.
+A remote can be older than the base: it may be a copy, or restored from a backup. Then its newest manifest is one that
+both sides had before, and everything newer is only here. The address of an encrypted remote is kept as well: an
+attacker who replaces the remote with an unencrypted one knows its address, but not its id.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class SyncBase(Record):
     """The last state that both sides had in common."""
 
     number: int
-    manifest: str  # its digest
-    state: str  # the digest of what our rows said
+    manifest: str  # the digest of the manifest
+    state: str  # the digest of our rows
     trying: str | None = None  # the digest of a manifest whose push may have been interrupted
-    past: tuple[str, ...] = ()  # digests of manifests that were the same before it, the latest first
+    past: tuple[str, ...] = ()  # digests of earlier manifests that both sides had, the latest first
 
     def followed_by(self, number: int, manifest: str, state: str) -> SyncBase:
         """The base after a push or a pull of that manifest."""
@@ -56,7 +56,7 @@ async def load_base(engine: Engine, remote: Remote, thread_id: str, theirs: Mani
 
 
 async def refuse_unencrypted(engine: Engine, remote: Remote) -> None:
-    """Raises UsageError for a remote that is not encrypted, and was when this machine last used that address."""
+    """Raises UsageError for a remote that is not encrypted, if a remote at that address was encrypted before."""
     if remote.is_encrypted:
         return
     if await engine.store.call(lambda store: store.key_values.get(_encrypted_key(remote))) is not None:

@@ -1,7 +1,7 @@
 """A thread in chunks, so that a push sends what is new and little else.
 
-    rows             every row of the thread, one per line: those of a run are together, those that change are last
-    sessions/A/ID    the agent's own session file
+    rows             every row of the thread, one per line: rows of a run are together, rows that change are last
+    sessions/A/ID    the agent's session file, in its portable form
 
 Rules
 1. A chunk is some lines, cut where the content itself says so (content-defined chunking): what was appended or changed
@@ -38,7 +38,7 @@ MAX_LEVELS = 6
 NUMBER_DIGITS = 8  # of a manifest's number, so that names sort in order
 THREAD_KEY = re.compile(r"[A-Za-z0-9-]{1,100}\Z")  # a thread's id, which becomes a part of a path
 
-_DIGEST = re.compile(r"\A[0-9a-f]{64}\Z")  # msgspec searches for a pattern anywhere in the text, so it says both ends
+_DIGEST = re.compile(r"\A[0-9a-f]{64}\Z")  # anchored, because msgspec searches for a pattern anywhere in the text
 _GROWING = ("turns", "turn_revisions", "pin_absorbed")  # tables to which rows are added, and in which few change
 
 
@@ -53,7 +53,7 @@ class ManifestPart(Struct, frozen=True):
     name: str
     size_bytes: Annotated[int, Meta(ge=0)]
     sha256: Digest
-    # The names that no chunk lists yet, by level, the lowest first.
+    # The names of chunks that no other chunk lists, by level of the tree, the lowest first.
     chunks: Annotated[tuple[Level, ...], Meta(min_length=1, max_length=MAX_LEVELS)] = msgspec.field(name="pieces")
 
 
@@ -62,11 +62,11 @@ class Manifest(Struct, frozen=True):
 
     thread_id: str
     number: Annotated[int, Meta(ge=1, lt=10**NUMBER_DIGITS - 1)]  # 1, 2, 3, …; there must always be a next one
-    parent: str | None  # the digest of the one before
-    state: str  # one digest of all its rows
+    parent: str | None  # the digest of the manifest before this one
+    state: str  # one digest of all rows except pins
     schema: Count
     name: str
-    names: tuple[str, ...]  # of all threads in it: a pair is two
+    names: tuple[str, ...]  # of the thread; for a pair, of the pair and its two threads
     kind: str
     agent: str
     turns: Count

@@ -1,12 +1,12 @@
 """The header of a remote: its id and its keys; and how its objects are named, compressed and encrypted.
 
     {"format": "clew-remote", "version": 1, "id": …}            not encrypted
-    {…, "key": …, "identity": "AGE-SECRET-KEY-1…"}              in the age format, for those who may read it
+    {…, "key": …, "identity": "AGE-SECRET-KEY-1…"}              encrypted in the age format
 
 Rules
 1. A remote is encrypted from its first push on, or never.
-2. An encrypted remote reveals nothing but sizes and times: names are keyed digests, those of threads as well. The keys
-   are made once. Whoever decrypts the header with `age` can decrypt the rest with the identity in it.
+2. An encrypted remote reveals only how many objects it has, their sizes and their times: names are keyed digests. The
+   keys are made once. Whoever decrypts the header with `age` can decrypt the rest with the identity in it.
 3. Objects are compressed, and then encrypted.
 """
 
@@ -28,12 +28,12 @@ FORMAT, VERSION = "clew-remote", 1
 
 
 class RemoteKeys(Record):
-    """What the user gave to decrypt a remote, or to encrypt a new one. Nothing given: it is not encrypted."""
+    """What the user gave to decrypt a remote, or to encrypt a new one. Without any, a new remote is not encrypted."""
 
     passphrase: Callable[[bool], str] | None = None  # called when it is needed; with True for a new passphrase
     recipients: tuple[str, ...] = ()
     identity: str | None = None  # the content of an identity file
-    must_be_needed: bool = False  # refuse a remote that is not encrypted: these keys are for another one
+    must_be_needed: bool = False  # True: refuse a remote that is not encrypted, since the keys are for another one
 
 
 class RemoteHeader(Record):
@@ -79,7 +79,7 @@ class ObjectEncoding:
         return bytes(pyrage.encrypt(compressed, [self._identity.to_public()]))
 
     def decoded(self, raw: bytes, most_bytes: int, what: str) -> bytes:
-        """Raises UsageError. `what` is named in the error."""
+        """Decrypts and decompresses an object. Raises UsageError, which says that `what` is damaged."""
         if self._identity is not None:
             import pyrage
 
@@ -98,7 +98,7 @@ class ObjectEncoding:
 
 
 def read_header(raw: bytes, keys: RemoteKeys, url: str, *, to_push: bool) -> RemoteHeader:
-    """Raises UsageError when these keys do not decrypt it, or are not needed."""
+    """Reads the header. Raises UsageError when these keys do not decrypt it, or are not needed."""
     is_encrypted = encryption.is_encrypted(raw)
     if to_push:
         _check_keys(url, keys, is_encrypted=is_encrypted)

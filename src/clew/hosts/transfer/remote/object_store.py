@@ -1,8 +1,8 @@
 """Object stores: s3://, gs://, az:// and file://, through obstore.
 
 Rules
-1. An object is created or read, never changed and never deleted. Creating an object that exists fails: that is all the
-   compare-and-swap that is needed, and every kind of store supports it.
+1. An object is created or read, never changed and never deleted. Creating an object that exists fails: no other
+   compare-and-swap is needed, and every kind of store supports it.
 2. Credentials come from the environment, where obstore finds them. An address that holds a password is refused, and the
    error texts of the other side are never repeated: they may contain a signed address.
 3. Objects in a folder of this machine are readable by their owner only. Others may be able to write there: so only
@@ -33,10 +33,10 @@ CREDENTIALS = {
 }
 AT_ONCE = 16  # requests at the same time
 MAX_OBJECT_BYTES = 8 * 1024**2
-SHOWN_CHARS = 200  # of an invalid address
+SHOWN_CHARS = 200  # how much of an invalid address an error shows
 RETRIES, RETRY = 3, timedelta(seconds=20)
 
-_MAY_HOLD_SECRETS = re.compile(r"[@?#]|:.*:")  # in an invalid address: a password or a signature
+_MAY_HOLD_SECRETS = re.compile(r"[@?#]|:.*:")  # an invalid address with these may hold a password or a signature
 _STATUS = re.compile(r"status code: (\d{3})")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|bucket does not exist|NoSuchContainer")
 _NO_SPACE = re.compile(r"os error (?:28|122)\b")  # the disk is full, or the user's quota is used up
@@ -54,7 +54,7 @@ class ObjectStore:
         self._store: Any = None
 
     async def get(self, path: str, most: int = MAX_OBJECT_BYTES) -> bytes | None:
-        """None: it does not exist."""
+        """The content of an object. None: it does not exist."""
         import obstore
 
         async with self._request():
@@ -72,7 +72,7 @@ class ObjectStore:
                 return None
 
     async def create(self, path: str, content: bytes) -> bool:
-        """Atomic. False: it exists already, and was not changed."""
+        """Creates an object, atomically. False: it exists already, and was not changed."""
         import obstore
         from obstore.exceptions import AlreadyExistsError
 
@@ -156,7 +156,7 @@ class ObjectStore:
 
     @contextlib.asynccontextmanager
     async def _request(self) -> AsyncIterator[None]:
-        """Limits the requests at the same time, and turns errors into those of Clew."""
+        """Limits the number of concurrent requests, and converts errors to Clew's."""
         from obstore.exceptions import BaseError
 
         try:
@@ -212,7 +212,7 @@ class ObjectStore:
 
 
 def checked_url(url: str) -> str:
-    """Without a slash at its end. Raises UsageError, which repeats the address if it cannot hold a secret."""
+    """The address without a slash at its end. Raises UsageError, which shows it only if it cannot hold a secret."""
     shown = (
         url[:SHOWN_CHARS] if url.isprintable() and not _MAY_HOLD_SECRETS.search(url) else "The address of the remote"
     )
@@ -240,7 +240,7 @@ def checked_url(url: str) -> str:
 
 
 def refuse_mistyped(word: str) -> None:
-    """Raises UsageError for a mistyped address. The names of threads have none of these characters."""
+    """Raises UsageError for a word that is neither a URL nor a thread's name, but looks like an address."""
     if "://" in word or not re.search(r"[:/\\~]", word):
         return
     scheme, colon, rest = word.partition(":")

@@ -2,13 +2,13 @@
 
     clew-remote.json          its header (header.py)
     manifests/THREAD/NUMBER   one for each push of a thread: which chunks it is made of
-    pieces/THREAD/DIGEST      a chunk: some lines of the thread
-    signatures/THREAD/DIGEST  of a manifest: who pushed it, if they signed
+    pieces/THREAD/DIGEST      a chunk: some lines of the thread, or a list of chunks
+    signatures/THREAD/DIGEST  the signature of a manifest, if the push was signed
 
 Rules
 1. Objects are created and read, never changed and never deleted. Chunks come first and the manifest last: a push that
-   is interrupted leaves nothing but chunks, which the next push need not send.
-2. A number can be created once: of two pushes at the same moment, one learns that the other came first.
+   is interrupted changes no thread, and the next push need not send its chunks again.
+2. The manifest of a number can be created once: of two pushes at the same moment, one learns that the other came first.
 3. What is signed is the digest of a manifest, which has the digests of all parts, with the remote, the thread and the
    number: so nothing in it can be changed or moved. The signature is created before the manifest.
 """
@@ -67,7 +67,7 @@ class RemoteListing(Record):
 
 
 class Remote:
-    """Opened by `open_remote`."""
+    """A remote that `open_remote` has opened."""
 
     def __init__(self, objects: ObjectStore, header: RemoteHeader) -> None:
         self.objects = objects
@@ -124,14 +124,14 @@ class Remote:
         return upload
 
     async def write_header(self) -> None:
-        """A new remote gets its header before anything else."""
+        """Writes the header of a new remote, before anything else is sent."""
         if self._unwritten is not None:
             if not await self.objects.create(HEADER, self._unwritten):
                 raise Conflict(f"Somebody else has just pushed to {self.url} for the first time.", hint="Push again.")
             self._unwritten = None
 
     async def commit(self, manifest: Manifest) -> int | None:
-        """Returns how many bytes were sent. None: somebody else has pushed that number.
+        """Creates the manifest. Returns how many bytes were sent. None: somebody else has pushed that number.
 
         Our own manifest may be there already, when the answer to an earlier request was lost: that is no conflict.
         """
@@ -146,7 +146,7 @@ class Remote:
         return len(content)
 
     async def sign(self, manifest: Manifest, by: Signer) -> int:
-        """Called before the manifest is committed. Returns how many bytes were sent."""
+        """Creates the signature, before the manifest is committed. Returns how many bytes were sent."""
         signature = await asyncio.to_thread(sign, by, FOR_A_REMOTE, self._signed(manifest))
         content = self.encoding.encoded(signature)
         await self.objects.create(self._signature_path(manifest), content)
@@ -245,7 +245,7 @@ class Upload:
         return name
 
     async def send(self) -> Sent:
-        """Returns when the last chunk is there. Raises the first failure, and sends no more after it."""
+        """Sends the chunks, and returns when all have arrived. Raises the first failure, and sends no more after it."""
         sizes, done = list[int](), 0
         waiting = iter(self._new.items())
 
@@ -269,7 +269,7 @@ class Upload:
 
 
 async def open_remote(objects: ObjectStore, keys: RemoteKeys, *, to_push: bool) -> Remote:
-    """Raises UsageError when these keys do not open it. A new remote is written by its first push."""
+    """Opens a remote. Raises UsageError when these keys do not fit. The first push writes a new remote's header."""
     raw = await objects.get(HEADER)
     if raw is not None:
         return Remote(objects, read_header(raw, keys, objects.url, to_push=to_push))

@@ -1,8 +1,8 @@
 """Push and pull: keeps a thread the same here and at a remote.
 
 Rules
-1. What was last the same on both sides is kept here, by remote and thread: the number there, and a digest of our rows
-   (base.py). So each side is known to have changed since then, or not.
+1. What was last the same on both sides is kept here, by remote and thread: the manifest's number and a digest of our
+   rows (base.py). So it is known which side has changed since then.
 2. Changed here only: a push brings it there. Changed there only: a pull replaces what is here, which is archived first.
    Changed on both sides: that is a conflict, and nothing is done.
 3. A push follows the rules of an export, and a pull those of an import.
@@ -48,8 +48,8 @@ class SyncState(StrEnum):
     NEW = "new"  # it was not here before
     UPDATED = "updated"  # what is here was replaced by what is there
     UNCHANGED = "unchanged"  # it is the same on both sides
-    BEHIND = "behind"  # the remote has something new, and we have not
-    AHEAD = "ahead"  # we have something new, and the remote has not
+    BEHIND = "behind"  # only the remote has changed
+    AHEAD = "ahead"  # only the thread here has changed
 
 
 class PushResult(Record):
@@ -81,7 +81,7 @@ class _LocalThread(Record):
     schema: int
     tables: Tables
     parts: Mapping[str, bytes]
-    state: str  # one digest of all its rows
+    state: str  # one digest of all rows except pins
 
 
 async def push(
@@ -95,7 +95,7 @@ async def push(
     dry_run: bool = False,
     on_bytes: Progress | None = None,
 ) -> PushResult:
-    """Raises NotFound, Busy during a run, Conflict, and SecretFound."""
+    """Pushes a thread, or both threads of a pair. Raises NotFound, Busy during a run, Conflict, and SecretFound."""
     await refuse_unencrypted(engine, remote)
     ours = await _local(engine, name)
     thread_id = ours.thread.id
@@ -105,7 +105,7 @@ async def push(
     pushed = PushResult(ours.name, SyncState.PUSHED, ours.group.turns, theirs.number if theirs else None)
     if theirs is not None:
         state = _compared(ours, theirs, base, remote.url)
-        # The same, but not signed: somebody else may have written what is there, so ours is pushed and signed.
+        # The remote has the same, but not signed. Somebody else may have written it, so ours is pushed and signed.
         is_to_sign = state is SyncState.UNCHANGED and signer is not None and not await remote.is_signed(theirs)
         if state is not SyncState.AHEAD and not is_to_sign:
             if state is SyncState.UNCHANGED and not dry_run:
@@ -162,7 +162,7 @@ async def pull(
     dry_run: bool = False,
     on_bytes: Progress | None = None,
 ) -> PullResult:
-    """Pulls a thread. `name`: as a new thread, beside the one here. `signers`: only if one of them signed it.
+    """Pulls a thread. With `name`, as a new thread beside the one here; with `signers`, only if one of them signed it.
 
     Raises Busy, Conflict, and UsageError for what is damaged or lacks a required signature.
     """
@@ -198,7 +198,7 @@ async def pull(
     archived = list[Path | None]()
 
     def replace_ours(store: Store) -> Tables:
-        """In a transaction, so that nothing can start between this check and the import."""
+        """Archives our thread, in the import's transaction, so that nothing can start between check and import."""
         now = gather_rows(store, engine, here.id)
         if to_lines(portable(now.dumps))[1] != ours.state:
             raise Conflict(f"{here.name} has changed in the meantime.", hint="Pull again.")
@@ -226,12 +226,12 @@ async def pull(
 class GroupName(Record):
     """Names a thread, or the two of a pair, which are pushed together."""
 
-    key: str  # by which it is found
+    key: str  # the id of its first thread, or the unknown name
     name: str  # the thread's, or the pair's
 
 
 async def groups(engine: Engine, names: tuple[str, ...]) -> list[GroupName]:
-    """The groups of these names, or all. An unknown name is returned, too: pushing it reports the error."""
+    """The groups of these names; without names, all. An unknown name is returned, too: its push reports the error."""
 
     def find(store: Store) -> list[GroupName]:
         taken, found = set[str](), list[GroupName]()
@@ -251,7 +251,7 @@ async def groups(engine: Engine, names: tuple[str, ...]) -> list[GroupName]:
 
 
 async def find_manifest(engine: Engine, listing: RemoteListing, name: str) -> Manifest:
-    """By the thread's name here or there, or by its id. Raises NotFound, and Conflict when there are several."""
+    """Finds a manifest by the thread's name here or there, or by its id. Raises NotFound, and Conflict for several."""
 
     def here(store: Store) -> set[str]:
         with contextlib.suppress(NotFound):
@@ -286,7 +286,7 @@ async def _local(engine: Engine, name: str) -> _LocalThread:
 
 
 def _compared(ours: _LocalThread, theirs: Manifest, base: SyncBase | None, url: str) -> SyncState:
-    """Raises Conflict."""
+    """Which side has changed since the base. Raises Conflict when both have."""
     if theirs.state == ours.state:
         return SyncState.UNCHANGED
     is_new_here = base is None or base.state != ours.state
@@ -315,7 +315,7 @@ def _base_after(store: Store, theirs: Manifest, made: ImportResult, before: Sync
 def _read(theirs: Manifest, parts: Mapping[str, bytes], known: Sequence[str] | None = None) -> PortableThread:
     """Raises UsageError when the rows are of other threads than the manifest says.
 
-    `known` are the ids of the threads that it replaces.
+    `known` are the ids of the threads that the pull replaces.
     """
     tables = from_lines(parts[ROWS])
     ids = [row.get("id") for row in tables["threads"]]
