@@ -106,12 +106,12 @@ class StreamReader(Protocol):
 
     @property
     def finished(self) -> bool:
-        """The turn's last line has arrived: stdin may be closed."""
+        """Whether the turn's last line has arrived, so that stdin may be closed."""
         ...
 
     @property
     def tool_ran(self) -> bool:
-        """A tool has run, or may have run: no fallback from here on."""
+        """Whether a tool has run, or may have run, so that no fallback may follow."""
         ...
 
     def feed(self, line: bytes) -> list[Event]:
@@ -168,7 +168,7 @@ class Adapter(Protocol):
     def answer_line(self, question: QuestionAsked, answer: Answer) -> bytes: ...
 
     def interrupt_line(self) -> bytes | None:
-        """Asks the agent to stop by itself and to keep what it said. None: it cannot."""
+        """The line that asks the agent to stop by itself and to keep what it said. None: the agent cannot be asked."""
         ...
 
     def reader(self, launch: LaunchProfile) -> StreamReader: ...
@@ -182,15 +182,15 @@ class Adapter(Protocol):
         ...
 
     def origin_files(self, path: Path) -> Sequence[tuple[Path, int]]:
-        """The files of other sessions that hold the beginning of this one, oldest first, each up to which byte.
+        """The files of other sessions that hold the beginning of this one, oldest first, each with its end byte.
 
         Reads the disk. Raises OSError.
         """
         return ()
 
     def only_bookkeeping(self, path: Path, since: int, last_entry: str | None) -> bool:
-        """Everything after byte `since` is the agent's own bookkeeping: a closed list of lines, none of which is shown
-        to the model or moves the session's end away from `last_entry`. Reads the disk. Raises OSError.
+        """Whether everything after byte `since` is bookkeeping: lines of a closed list, none of which is shown to the
+        model or moves the session's end away from `last_entry`. Reads the disk. Raises OSError.
         """
         return False
 

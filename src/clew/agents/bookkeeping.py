@@ -20,7 +20,7 @@ def only_bookkeeping(path: Path, since: int, is_bookkeeping: Callable[[dict[str,
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
-    """None: the line is not an object, or it has a duplicate key, for which parsers may take either value."""
+    """None: the line is not a JSON object, or it has a duplicate key, for which parsers may take either value."""
     try:
         return json.loads(line, object_pairs_hook=_without_duplicates) if line.startswith(b"{") else None
     except (ValueError, RecursionError):

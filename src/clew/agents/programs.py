@@ -10,7 +10,7 @@ from clew.agents.adapter import Binary
 from clew.errors import AgentMissing
 from clew.system.programs import is_program, on_path
 
-_OPTION = r"(?<![\w-])--[a-z][a-z0-9-]+"  # `re` compiles it when a binary is probed. That is rare: the result is stored
+_OPTION = r"(?<![\w-])--[a-z][a-z0-9-]+"  # `re` compiles this only when a binary is probed
 
 
 def find(
@@ -23,7 +23,7 @@ def find(
     configured: str | None,
     environ: Mapping[str, str],
 ) -> Binary:
-    """The configured path, then any of the names on PATH, then the file `path_in_packages` of an installed wheel.
+    """Tries the configured path, then the names on PATH, then the file `path_in_packages` of an installed wheel.
 
     Raises AgentMissing with the hint.
     """

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-MAX_FOLDERS = 50  # how many are searched below a folder of rules
+MAX_FOLDERS = 50  # how many folders are searched below a folder of rules
 
 
 def rule_files(folder: Path, *names: str) -> Iterator[Path]:

@@ -52,7 +52,7 @@ class AttemptEnd(Record):
     stderr_tail: str
     tool_ran: bool
     retried_error: str | None = None  # the error that the agent last retried, if it has sent nothing since
-    skipped: str | None = None  # the part of its output that was too long to read
+    skipped: str | None = None  # describes an output line that was too long to read
 
 
 class AttemptObserver(Protocol):
@@ -198,7 +198,7 @@ class LiveAttempt:
     async def _watch(self) -> StopReason | None:
         """Waits until the attempt must be stopped, and returns why.
 
-        None: the agent has answered and does not exit, or another process took the thread over.
+        None: the output did not end after the result or the exit, or another process took the thread over.
         """
         before = self._now()
         while True:

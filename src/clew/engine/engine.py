@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger("clew.engine")
 MAX_RECOVERY_PAUSE_S = 30.0  # the longest pause between two tries to end a run
-FOLLOWED_CHARS = 256 * 1024  # how much of a run's events is read at once for one follower
+FOLLOWED_CHARS = 256 * 1024  # how many characters of a run's events are read at once for one follower
 
 
 class Engine:
-    """Open one per process, and close it. What an engine leaves running is ended by the next engine that opens."""
+    """Open one per process, and close it. Runs that a crash leaves are ended by `recover`, in any later engine."""
 
     def __init__(
         self, store: Store, adapters: Mapping[str, Adapter], settings: EngineSettings, context: RuntimeContext
@@ -245,7 +245,7 @@ class Engine:
             await asyncio.sleep(self.settings.poll_s)
 
     async def cancel(self, run_id: RunId, *, hold: bool = True) -> bool:
-        """Asks a run to stop. False: the run has already ended.
+        """Asks a run to stop; withdraws the open questions of a run that has ended. False: there was nothing to do.
 
         If the run had started, a daemon's prompts that are queued behind it are held until somebody sends them, unless
         `hold` is False.
@@ -281,7 +281,7 @@ class Engine:
         return run
 
     def _poll_now(self, run_id: RunId) -> None:
-        """If the run waits in this process, it reads the store now and not only at its next poll."""
+        """Makes the run, if it waits in this process, read the store now and not only at its next poll."""
         turn = self._live.get(run_id)
         if turn is not None:
             turn.poll_now()

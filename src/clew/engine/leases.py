@@ -53,7 +53,7 @@ def now(store: Store, context: RuntimeContext) -> float:
 
 
 def is_process_dead(store: Store, owner: Owner, heard_until: float, context: RuntimeContext) -> bool:
-    """On this machine: no such process exists. On another one: its heartbeat was due by `heard_until`, now past."""
+    """Whether the process is gone from this machine or, on another one, sent no heartbeat by `heard_until`."""
     if owner.host == context.owner.host:
         return not is_alive(owner.pid, owner.started)
     return heard_until < now(store, context)
@@ -115,14 +115,14 @@ class HeldLeases:
         self._run_id = run_id
         self._tokens: list[str] = []
         self._fence: tuple[str, str] | None = None  # key and token
-        self.is_lost = False  # another process has taken one of them over
+        self.is_lost = False  # another process has taken one of the leases over
 
     def keep(self, token: str) -> None:
         """Adds a lease, which the caller has acquired, to those that are renewed."""
         self._tokens.append(token)
 
     def keep_as_fence(self, key: str, token: str) -> None:
-        """The same, for the lease that `fence` checks."""
+        """Like `keep`, for the lease that `fence` checks."""
         self.keep(token)
         self._fence = key, token
 
@@ -132,7 +132,7 @@ class HeldLeases:
         return self._fence is not None
 
     def fence(self, store: Store) -> None:
-        """Call it inside a transaction. It raises if another process has the lease now, so that nothing is written."""
+        """Call it inside a transaction. Raises if this process no longer has the lease, so that nothing is written."""
         assert self._fence is not None
         key, token = self._fence
         held = store.leases.find(key)
@@ -143,7 +143,7 @@ class HeldLeases:
     async def take_slot(
         self, slots: Slots, on_wait: Callable[[], Awaitable[None]], is_given_up: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Waits for a free slot until `is_given_up` is true. `on_wait` is called once, if it has to wait at all."""
+        """Waits for a free slot until `is_given_up` is true. `on_wait` is called once, if no slot is free at first."""
         token = self._context.new_id()
         is_waiting = False
         while True:

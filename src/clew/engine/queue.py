@@ -79,7 +79,7 @@ def left_behind(store: Store) -> list[Run]:
 
 
 def take_up(store: Store, run: Run, token: str, context: RuntimeContext, settings: EngineSettings) -> bool | None:
-    """Claims such a run for this process. Returns what `open_run` does, or None if another process was faster."""
+    """Claims a run of `left_behind`. Returns what `open_run` does, or None if another process was faster."""
     with store.transaction():
         if not store.runs.claim(run.id, context.owner):
             return None
@@ -156,9 +156,10 @@ def _order(run: Run) -> tuple[bool, bool, float, str]:
 def take_turn(store: Store, run: Run, token: str, context: RuntimeContext, settings: EngineSettings) -> str | None:
     """Takes the thread's lease if it is this run's turn, and returns None.
 
-    Else returns the id of the run that this run waits for; a held run waits for itself. A dead holder, and a live run
-    without its lease, count until recovery has cleaned up after them. A queued run that no process carries out (its
-    daemon died) does not count: it gets its place when the next daemon takes it up.
+    Else returns the id of the run that this run waits for; a held run waits for itself. The lease of a dead holder
+    counts until it expires or recovery releases it, and a run that has started counts until its end is stored. A
+    queued run that no process carries out (its daemon died) does not count: it gets its place when the next daemon
+    takes it up.
     """
     key = leases.thread_key(run.thread_id)
     with store.transaction():
@@ -197,7 +198,8 @@ def is_next(store: Store, run: Run) -> bool:
 def _first(store: Store, run: Run, asking: Sequence[Run]) -> Run:
     """The first run that waits for the thread and that a process carries out.
 
-    A run that waits behind a question comes first only among a daemon's prompts.
+    For a daemon's prompt, runs that wait behind a question count too. An answer, or a prompt from a terminal, starts
+    before them (rule 1).
     """
     queued = store.runs.newest(thread_id=run.thread_id, statuses=[RunStatus.QUEUED], limit=ALL_ROWS)
     waiting = [other for other in queued if other.owner is not None and not other.asked.held]

@@ -1,10 +1,10 @@
 """Recovery after a crash of Clew: ends the runs of a dead process, and the agent processes that it left running.
 
-A run is dead when its owner is dead: on the same machine that is certain; on another machine its lease tells. The
-process that finds a dead run takes the thread's lease, so that no two processes recover the same run. It ends every
-process of the run's attempts, which it finds by their mark. It keeps what the agent said, from the stored events or
-from the session's file if that has more. It marks the run as interrupted, and releases the lease. The pin stays
-pending: the next decision settles it from the file.
+A run is dead when its owner is dead: on the same machine, if no such process exists; on another machine, if the run's
+lease has expired. The process that finds a dead run takes the thread's lease, so that no two processes recover the same
+run. It ends every process of the run's attempts, which it finds by their mark. It keeps what the agent said, from the
+stored events or from the session's file if that has more. It marks the run as interrupted, and releases the lease. The
+pin stays pending: the next decision settles it from the file.
 """
 
 from __future__ import annotations

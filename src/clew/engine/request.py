@@ -37,7 +37,7 @@ class TurnRequest(Record):
     fresh_because: Reason | None = None  # with `options.fresh_session`: the reason that is shown
     fork: bool = False  # resume a copy of the session: another process may still write to the session
     retry_of: TurnId | None = None  # an earlier user turn that is asked again; the turns after it are archived
-    max_age_s: float | None = None  # the oldest session that may be resumed, if the policy has no limit
+    max_age_s: float | None = None  # the maximum age of a session to resume, where no limit of the policy applies
     any_age: bool = False  # the host has checked the session's age itself: the policy's limit does not apply
     not_before: float | None = None  # when a usage limit resets; the session does not age until then
     continues: RunId | None = None  # the run that met that limit; if another prompt came since, this turn is cancelled

@@ -32,12 +32,12 @@ class StopConditions:
         self._leases = leases
         self.spent_s = 0.0  # wall-clock time of the run, without the time that it waited for a person
         self.cancelled_at: float | None = None  # when this process stopped the run
-        self.is_abandoned = False  # this process stopped the run because it ends or returns its work: no cancel
+        self.is_abandoned = False  # stopped because this process ends or returns its work, which is no cancel
         self.at_once = asyncio.Event()  # set: the agent gets no time to stop by itself
 
     @property
     def is_lost(self) -> bool:
-        """Another process took the thread over: stop at once and write nothing."""
+        """Whether another process took the thread over. The run then stops at once and writes nothing."""
         return self._leases.is_lost
 
     @property
@@ -64,7 +64,7 @@ class StopConditions:
         return self.is_cancelled_here or await self.is_cancelled_in_store()
 
     async def is_cancelled_in_store(self) -> bool:
-        """Any process asked for it."""
+        """Whether any process asked through the store to cancel the run."""
         return await self._store.call(lambda store: store.runs.cancel_requested(self._run_id))
 
     async def is_cancelled_so_far(self) -> bool:

@@ -240,7 +240,7 @@ class LiveTurn(AttemptObserver):
 
     @property
     def _is_left_to_next_daemon(self) -> bool:
-        """Whether this process ends, nobody cancelled the run, and the run is to outlive the process."""
+        """Whether this process gave the run up, and the run is to outlive the process."""
         return self._stop.is_abandoned and self.request.options.lasting
 
     async def _hold_queued_prompts(self) -> None:
@@ -292,7 +292,7 @@ class LiveTurn(AttemptObserver):
         """The launch profile with the paths that the agent's tools must not read.
 
         Some agents hide these paths by means of a sandbox. On a machine where no sandbox can be made, such an agent
-        gets no paths: it runs no commands there.
+        gets no paths: without a sandbox it runs no commands.
         """
         launch = replace(plan.launch, config_dir=plan.request.runtime.config_dir, hidden_paths=self._settings.hidden)
         protection = self._adapter.path_protection(plan.abilities, launch.permissions)

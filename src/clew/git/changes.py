@@ -1,6 +1,6 @@
 """What has changed in a repository, and what has changed since an earlier diff. Nothing is written there.
 
-New files are added to the diff by means of an index of our own, a copy; git writes its few objects beside it. Commands
+New files are added to the diff by means of a copy of the index; git writes its few objects beside that copy. Commands
 that the repository's settings name (filters, text converters, external diffs, hooks) do not run.
 
 A diff is kept with the contents of its files. So the changes since then can be found without the repository's help:
@@ -25,17 +25,17 @@ from clew.errors import UsageError
 from clew.git.command import WHOLE_S, Done, Git, failure, on_disk
 
 NAME_MAX_CHARS = 4_096
-ODD_MAX = 100  # tracked files that are pipes or devices now
+ODD_MAX = 100  # at most this many tracked files may have become pipes or devices
 FILE_MAX_BYTES = 1_000_000  # of a larger file only a digest is kept
 ALL_MAX_BYTES = 20_000_000
 UNKNOWN_OPTION: Final = 129  # the exit status of a git that is too old for an option
 LARGE: Final = b"\0clew: large file "
 
-# For a file that exists in only one of the two folders, git names that folder twice.
+# The header of a file that exists in only one of the two folders: git names that folder twice.
 _ONE_SIDED = re.compile(rb'^diff --git ("?)([ab])/(.*) \1\2/\3$', re.MULTILINE)
 _SHOWN = (
     *("--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", "-M", "--no-relative"),
-    "--ignore-submodules=dirty",  # to enter one, git would run there, with the settings of that repository
+    "--ignore-submodules=dirty",  # else git would run inside each submodule, with that repository's settings
 )
 _SETTINGS = (
     "core.quotePath=false",
@@ -102,13 +102,13 @@ class Repository:
         return self._top
 
     async def inside(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Paths as given in the work directory, made relative to the top. Raises UsageError for one outside of it."""
+        """Makes paths of the work directory relative to the top. Raises UsageError for a path outside of the top."""
         top = Path(await self.top())
         found = []
         for path in paths:
             if "\0" in path or len(path) > NAME_MAX_CHARS:
                 raise UsageError(f"{path[:100]!r} is not a path.")
-            # Links in the path are not resolved: only the name must be inside.
+            # Links in the path are not resolved: the path itself must be inside, not what a link leads to.
             whole = os.path.normpath(Path(os.path.realpath(self._work_dir), path))
             if os.path.commonpath([whole, top]) != str(top):
                 raise UsageError(f"{path} is not in the repository {top}.")
@@ -220,11 +220,11 @@ class Repository:
             return None
         if base is None:
             if base_commit is not None and await self._commit(base_commit, "tree") is not None:
-                return base_commit  # before the first commit it is the empty tree
+                return base_commit  # a commit, or the empty tree if there was no commit yet
             return head or (await self._call("hash-object", "-t", "tree", "--stdin")).decode().strip()
         commit = None if base.startswith(("-", "^")) or len(base) > NAME_MAX_CHARS else await self._commit(base)
         if commit is None and base_commit is not None and await self._commit(base_commit) is not None:
-            return base_commit  # the branch was deleted since then
+            return base_commit  # the branch that `base` names was deleted since
         if commit is None:
             raise UsageError(
                 f"{base[:100]!r} is not a commit of this repository.", hint="Name a branch, a tag or a commit."
@@ -248,7 +248,7 @@ class Repository:
         theirs, objects = (Path(top, os.fsdecode(line)).resolve() for line in output.splitlines())
         index = Path(scratch, "index")
         if await asyncio.to_thread(theirs.exists):
-            await on_disk(shutil.copy2, theirs, index)  # with its modification time: git compares files with it
+            await on_disk(shutil.copy2, theirs, index)  # with its modification time, which git compares with the files'
         await on_disk(Path(scratch, "objects").mkdir)
         return {
             "GIT_INDEX_FILE": str(index),
@@ -304,7 +304,7 @@ def stored_content(data: bytes) -> bytes:
 
 
 def _listed(out: bytes) -> tuple[list[FileChange], dict[str, str]]:
-    """Reads `--raw --numstat -z`: the changes, and the ids of the blobs that they lead to."""
+    """Reads `--raw --numstat -z`: the changes, and the blob id of each changed file's new content."""
     args = iter(out.split(b"\0"))
     changes: list[FileChange] = []
     blobs: dict[str, str] = {}
@@ -345,7 +345,7 @@ def _contents(top: str, changes: Sequence[FileChange]) -> dict[str, bytes]:
     room = ALL_MAX_BYTES
     for change in changes:
         if change.status == "D":
-            continue  # through a link the name may still lead to a file
+            continue  # the path may still lead to a file, if a parent folder is now a link
         path = Path(top, change.path)
         try:
             if path.is_symlink():
@@ -379,5 +379,5 @@ def _write_files(scratch: str, side: str, files: Mapping[str, bytes]) -> None:
 
 
 def _quoted(path: str) -> str:
-    """For a list of folders: a name may hold the separator."""
+    """Quotes a path for a list of folders, because the path may contain the separator."""
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -8,7 +8,7 @@ The rules:
 2. It holds the bytes on the disk, not what a commit of the user would hold: no filters, no line-end conversion, and
    the files of submodules and of other repositories in the tree. It is made to be restored, not to be merged.
 3. The ref moves last, and only from the value that was read. So a save that is killed leaves the last checkpoint as it
-   was, and of two concurrent saves neither loses one.
+   was, and two concurrent saves do not lose each other's checkpoint.
 4. A restore loses nothing. It saves the present files first, as a checkpoint of the same history. Such a checkpoint is
    never the one that is restored, so an interrupted restore can simply be repeated.
 
@@ -46,7 +46,7 @@ class Checkpoint(Record):
 
 
 class Difference(Record):
-    unmerged: tuple[str, ...]  # in the user's index: a merge is in progress
+    unmerged: tuple[str, ...]  # conflicts in the user's index: a merge is in progress
     changed: tuple[str, ...]  # added, modified or deleted since the last checkpoint
 
 
@@ -55,8 +55,8 @@ class _History(Record):
 
     tip: str | None
     count: int
-    last: Checkpoint | None  # without those made before a restore
-    tree: str  # of the last one
+    last: Checkpoint | None  # the newest one that was not made before a restore
+    tree: str  # the git tree of `last`; "": there is none
 
 
 class Checkpoints:
@@ -81,7 +81,7 @@ class Checkpoints:
         await self._history()
 
     async def save(self, why: str) -> Checkpoint | None:
-        """None: nothing has changed since the last checkpoint."""
+        """Saves a checkpoint. None: nothing has changed since the last one."""
         for _ in range(TRIES):
             history = await self._history()
             async with self._tree.snapshot(None if history.last is None else history.last.commit) as snapshot:
@@ -95,7 +95,7 @@ class Checkpoints:
         raise _contended(self._name)
 
     async def last(self) -> Checkpoint | None:
-        """The one that `restore` would restore."""
+        """The checkpoint that `restore` would restore."""
         return (await self._history()).last
 
     async def difference(self) -> Difference:
@@ -127,7 +127,7 @@ class Checkpoints:
         )
 
     async def list(self) -> builtins.list[Checkpoint]:
-        """The oldest first, including those made before a restore."""
+        """The checkpoints, oldest first, including those made before a restore."""
         history = await self._history()
         entries = [] if history.tip is None else await self._tree.log(history.tip, history.count)
         return [_checkpoint(entry) for entry in reversed(entries)]
@@ -142,7 +142,7 @@ class Checkpoints:
         raise _contended(self._name)
 
     async def _append(self, snapshot: Snapshot, history: _History, why: str) -> Checkpoint | None:
-        """None: another process has moved the ref."""
+        """Commits the snapshot as the newest checkpoint. None: another process has moved the ref."""
         at, why = self._clock(), " ".join(why.split())
         parent = history.tip or await self._tree.head()
         number = history.count + 1

@@ -22,8 +22,8 @@ from clew.git import guard
 from clew.system.processes import ended
 from clew.system.programs import on_path
 
-QUICK_S = 60.0  # for what takes milliseconds
-WHOLE_S = 900.0  # for what reads or writes the whole tree
+QUICK_S = 60.0  # the time limit of calls that take milliseconds
+WHOLE_S = 900.0  # the time limit of calls that read or write the whole tree
 USER_SETTINGS_S = 10.0  # how long the user's own settings are cached, for use outside of repositories
 SUBMODULES_MAX = 500
 USAGE = 129  # git's exit status for an option that it does not know
@@ -47,7 +47,7 @@ _SWITCHED_OFF = (
     "commit.gpgSign=false",
 )
 
-# The last ones read, by environment, with the time.
+# The user's settings as last read, with the time, by environment.
 _user_settings: dict[tuple[tuple[str, str], ...], tuple[float, list[guard.GitSetting]]] = {}
 
 P = ParamSpec("P")
@@ -55,13 +55,13 @@ T = TypeVar("T")
 
 
 class Done(Record):
-    status: int  # below 0: ended by that signal
+    status: int  # negative: a signal of this number ended git
     out: bytes
     err: str
 
 
 class Git:
-    """Calls git in an environment whose only `GIT_*` variables are ours."""
+    """Calls git. The caller's own `GIT_*` variables are removed, except with `keeps`."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Git:
     async def call(
         self, *args: str, cwd: str, extra: Mapping[str, str], stdin: bytes = b"", limit_s: float = QUICK_S
     ) -> bytes:
-        """Its stdout. A failure raises an error with the last lines of its stderr."""
+        """Git's stdout. If git fails, raises an error with the reason that its stderr gives."""
         done = await self.attempt(*args, cwd=cwd, extra=extra, stdin=stdin, limit_s=limit_s)
         if done.status != 0:
             raise failure(args, done, self._instead)
@@ -100,9 +100,9 @@ class Git:
         limit_s: float = QUICK_S,
         held: Sequence[int] = (),
     ) -> Done:
-        """When it is cancelled or takes too long, git and all that it started are killed.
+        """Runs git, whatever its exit status. If this is cancelled or takes too long, git and its children are killed.
 
-        `held` are open files with a lock: if this process is killed, git holds the lock until it is done.
+        `held` are open files with a lock: if this process is killed, git holds the lock until git ends.
         """
         process = await self._spawn(args, cwd, extra, held)
         try:
@@ -127,8 +127,8 @@ class Git:
         limit_s: float = QUICK_S,
         held: Sequence[int] = (),
     ) -> Done:
-        """Like `attempt`, but git also finishes when this is cancelled: killed while it moves a ref, it would leave the
-        ref's lock behind."""
+        """Like `attempt`, but git also finishes when this is cancelled: a git that is killed while it moves a ref
+        leaves the ref's lock behind."""
         work = asyncio.ensure_future(self.attempt(*args, cwd=cwd, extra=extra, limit_s=limit_s, held=held))
         try:
             return await asyncio.shield(work)
@@ -140,8 +140,8 @@ class Git:
     async def guarded(self, cwd: str, extra: Mapping[str, str], *, nested: bool = False) -> Mapping[str, str]:
         """What to add to the environment so that no command runs that the repository's own settings name.
 
-        `nested`: nor one that the settings of its submodules name, which `git status` enters. Reads settings and the
-        index, and runs nothing of the repository's.
+        `nested`: the same for its submodules, because `git status` enters them. Reads settings and the index, and runs
+        no command that the repository names.
         """
         folders = [cwd]
         found: list[list[guard.GitSetting]] = []
@@ -160,11 +160,12 @@ class Git:
         return guard.environment(found, {**self._environ, **extra})
 
     async def _settings(self, cwd: str, extra: Mapping[str, str]) -> list[guard.GitSetting]:
-        """All settings that apply in that folder. If git cannot read them, it cannot run what they name."""
+        """All settings that apply in that folder. If git cannot read them, the list is empty: git cannot run what they
+        name either."""
         environ = {**self._environ, **extra}
         if _may_be_in_repository(cwd, environ):
             return await self._read_settings(cwd, extra)
-        # Outside of a repository only the user's own settings apply, in every folder the same.
+        # Outside of a repository only the user's own settings apply, so they are the same in every folder.
         key = tuple(sorted(item for item in environ.items() if item[0].startswith(("GIT_", "HOME", "XDG_", "PATH"))))
         known = _user_settings.get(key)
         if known is None or time.monotonic() - known[0] > USER_SETTINGS_S:
@@ -285,6 +286,6 @@ async def agent_environment(environ: Mapping[str, str], work_dir: str) -> dict[s
     be switched off.
     """
     if on_path("git", environ) is None:
-        return dict(environ)  # then no git can read the settings
+        return dict(environ)  # without git, no command runs that its settings name
     git = Git(environ, needed_for="Agents need", instead="", keeps=True)
     return {**environ, **await git.guarded(work_dir, {}, nested=True)}

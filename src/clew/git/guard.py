@@ -22,7 +22,7 @@ from clew.core.record import Record
 from clew.errors import UsageError
 
 VARIABLE = "GIT_CONFIG_PARAMETERS"
-MAX_BYTES = 100_000  # of that variable; Linux starts no program with one above 128 KiB
+MAX_BYTES = 100_000  # the variable's maximum size; Linux starts no program with a variable above 128 KiB
 
 # Git's own diff and merge as commands: these settings have no value that means "none".
 PLAIN_DIFF = 'f() { git diff --no-index --no-ext-diff --no-textconv -- "$2" "$5" || :; }; f'
@@ -85,18 +85,18 @@ def overrides(found: Sequence[GitSetting]) -> list[tuple[str, str]]:
     """The settings that, added last, leave only the user's own commands: names and values, in order."""
     own = {entry.name: entry.value for entry in found if entry.scope not in _REPOSITORY}
     theirs = {entry.name: entry.value for entry in found if entry.scope in _REPOSITORY}
-    # Always: the files in .git/hooks run without any setting that names them.
+    # This override is always added: the files in .git/hooks run without any setting that names them.
     added = [("core.hooksPath", own.get("core.hookspath", os.devnull))]
     for name, value in theirs.items():
         instead = _replacement(name, value)
         if instead is not None:
             added.append((name, own.get(name, instead)))
-    if helpers := [name for name in theirs if _HELPER.fullmatch(name)]:  # a list, which an empty value resets
+    if helpers := [name for name in theirs if _HELPER.fullmatch(name)]:  # these are a list, which an empty value resets
         added += [(name, "") for name in helpers]
         added += [(e.name, e.value) for e in found if _HELPER.fullmatch(e.name) and e.scope not in _REPOSITORY]
     if "protocol.allow" in theirs and "protocol.ext.allow" not in theirs:
         added.append(("protocol.ext.allow", own.get("protocol.ext.allow", "never")))
-    if any(map(_LOCAL_PACK.fullmatch, theirs)):  # git uses the first value, so folders are forbidden as remotes instead
+    if any(map(_LOCAL_PACK.fullmatch, theirs)):  # git uses the first value, so local remotes are forbidden instead
         added.append(("protocol.file.allow", "never"))
     if "gc.recentobjectshook" in theirs:  # a list that cannot be reset, so automatic packing is off
         added += [("gc.auto", "0"), ("maintenance.auto", "false")]
@@ -111,7 +111,7 @@ def _replacement(name: str, value: str) -> str | None:
 
 
 def environment(found: Iterable[Sequence[GitSetting]], environ: Mapping[str, str]) -> dict[str, str]:
-    """What to add to that environment. `found`: the settings of the repository, and of each submodule.
+    """What to add to `environ`. `found`: the settings of the repository, and of each submodule.
 
     Raises UsageError when the overrides are too long for an environment variable.
     """
@@ -133,7 +133,7 @@ def environment(found: Iterable[Sequence[GitSetting]], environ: Mapping[str, str
 
 
 def _quoted(name: str, value: str) -> str:
-    """As git itself writes it. The form that older versions of git read cannot hold a name with a `=`."""
+    """The setting as git itself writes it. The form that older versions of git read cannot hold a name with a `=`."""
     return f"{_word(name)}={_word(value)}" if "=" in name else _word(f"{name}={value}")
 
 

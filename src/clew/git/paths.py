@@ -87,12 +87,12 @@ def exclude_patterns(top: str, git_dir: str, common_dir: str) -> bytes:
 
 
 def c_quoted(path: bytes) -> bytes:
-    """As a C string: git accepts that where a line holds a path."""
+    """The path as a C string, which git accepts where a line holds a path."""
     return b'"' + path.replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n") + b'"'
 
 
 def _escaped(path: bytes) -> bytes:
-    """As a pattern that matches the path. A list of patterns cannot hold a newline, so `?` stands for it."""
+    """A pattern that matches the path. A list of patterns cannot hold a newline, so `?` stands for it."""
     return re.sub(rb"([\\*?\[])", rb"\\\1", path).replace(b"\n", b"?")
 
 

@@ -18,7 +18,7 @@ from clew.core.record import Record
 from clew.git.paths import c_quoted, exclude_patterns
 from clew.system.files import write_whole
 
-STALE_LOCK_S = 60.0  # moving a ref takes milliseconds
+STALE_LOCK_S = 60.0  # an older lock is stale: moving a ref takes milliseconds
 STALE_SNAPSHOT_S = DAY_S
 
 # These attributes take precedence over all others: a snapshot holds plain bytes, whatever the files in the tree say.
@@ -41,7 +41,7 @@ class RepositoryLayout(Record):
     """Where the parts of a repository are."""
 
     top: str  # the root of the work tree
-    git_dir: str  # of this work tree; a linked one has another than the main one
+    git_dir: str  # the git directory of this work tree; a linked work tree has its own
     common_dir: str  # where refs and objects are
     hash_name: str  # sha1 or sha256
     scratch: Path  # the scratch repository
@@ -62,7 +62,7 @@ def open_scratch(layout: RepositoryLayout, temporary: bool) -> Path:
     _write(scratch / "config", _CONFIG.format(version=int(modern), extensions=extensions).encode())
     _write(scratch / "info" / "attributes", _ATTRIBUTES)
     _write(scratch / "info" / "exclude", exclude_patterns(layout.top, layout.git_dir, layout.common_dir))
-    for left in scratch.glob("snapshot-*"):  # by a process that was killed
+    for left in scratch.glob("snapshot-*"):  # left behind by a process that was killed
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > STALE_SNAPSHOT_S:
                 shutil.rmtree(left, ignore_errors=True)
@@ -84,9 +84,9 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def copy_index(kept: Path | None, index: Path) -> bool:
-    """Copies the kept index with its modification time: git uses it to find files that may have changed unnoticed.
+    """Copies the kept index with its modification time: git needs that to find files that may have changed unnoticed.
 
-    False: there is none.
+    False: no index was kept.
     """
     for left in (index, index.with_name("index.lock")):
         left.unlink(missing_ok=True)
@@ -97,7 +97,7 @@ def copy_index(kept: Path | None, index: Path) -> bool:
 
 
 def keep_index(index: Path, kept: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):  # an empty tree has none
+    with contextlib.suppress(FileNotFoundError):  # an empty tree has no index
         index.replace(kept)
 
 
@@ -109,7 +109,7 @@ def remove_scratch(scratch: Path) -> None:
 
 
 def remove_stale_lock(lock: Path) -> None:
-    """The lock is on a ref of our own, so no other git can hold it for long."""
+    """Removes the lock if it is old. It is on a ref of our own, so a live git holds it only for milliseconds."""
     with contextlib.suppress(FileNotFoundError):
         if time.time() - lock.stat().st_mtime > STALE_LOCK_S:
             lock.unlink()

@@ -29,11 +29,11 @@ from clew.git.scratch import RepositoryLayout, copy_index, keep_index, open_scra
 TRIES = 5  # a file may disappear while git reads the tree
 NESTED_MAX = 50  # levels of repositories inside repositories
 
-# The repository's settings that describe its file system and its users hold in the scratch repository too.
+# The repository's settings about its file system, its sharing and its ignore file apply in the scratch repository too.
 _FILE_SYSTEM_SETTINGS = (
     "^core[.](filemode|symlinks|ignorecase|precomposeunicode|trustctime|checkstat|sharedrepository|excludesfile)$"
 )
-_LEFT_OUT = "Ignoring path "  # a name that no index takes; git continues without the file, a checkpoint must not
+_LEFT_OUT = "Ignoring path "  # git leaves out a path that no index accepts, and warns; here that is an error
 _TEMPORARY = ("-c", "core.fsync=none", "-c", "core.compression=0")
 _AUTHOR = {
     "GIT_AUTHOR_NAME": "Clew",
@@ -51,7 +51,7 @@ class Snapshot(Record):
 
 
 class LoggedCommit(Record):
-    """What is needed of a commit."""
+    """A commit as `GitTree.log` reads it."""
 
     commit: str
     tree: str
@@ -111,7 +111,7 @@ class GitTree:
         return output.decode().strip()
 
     async def log(self, commit: str, count: int) -> list[LoggedCommit]:
-        """The newest first, along the first parents."""
+        """The commits along the first parents, newest first."""
         output = await self._in_repository("rev-list", "--first-parent", f"--max-count={count}", "--header", commit)
         return [_logged_commit(raw) for raw in output.split(b"\0") if raw.strip()]
 
@@ -180,7 +180,7 @@ class GitTree:
         """
         await self._in_scratch(snapshot, "update-index", "-q", "--refresh", accepted=(0, 1))  # 1: some files differ
         known, others = await self._changed_paths(snapshot, layout)
-        # Tracked files that are ignored:
+        # Files that the user's repository tracks although they are ignored:
         forced = await self._in_repository("ls-files", "-z", "-i", "-c", "--exclude-standard")
         there = await on_disk(reachable, os.fsencode(layout.top), {*known, *forced.split(b"\0")})
         gone = known - set(there)
@@ -193,11 +193,11 @@ class GitTree:
     async def _changed_paths(self, snapshot: Snapshot, layout: RepositoryLayout) -> tuple[set[bytes], list[bytes]]:
         """The paths in the index that have changed or are gone, and those that are not in it.
 
-        Git would store a repository inside the tree as a link to one of its commits, without its files. An index entry
-        below it makes git enter it like any other folder. No such file exists, so git lists the entry as gone, and it
-        is removed with the others.
+        Git would store a repository inside the tree as a link to one of its commits, without its files. A made-up
+        index entry below that repository makes git enter it like any other folder. No file has the entry's name, so git
+        lists the entry as gone, and it is removed with the others.
         """
-        number = b"1" * (40 if layout.hash_name == "sha1" else 64)  # of no object; git does not look it up
+        number = b"1" * (40 if layout.hash_name == "sha1" else 64)  # the id of no object; git does not look it up
         for _ in range(NESTED_MAX):
             output = await self._in_scratch(snapshot, "ls-files", "-z", "-t", "-o", "-m", "-d", "--exclude-standard")
             lines = [line for line in output.split(b"\0") if line]
@@ -234,7 +234,7 @@ class GitTree:
         return done.out.decode().strip() or None
 
     def _scratch_environ(self, layout: RepositoryLayout) -> dict[str, str]:
-        """Without the user's and the machine's git settings: the home is the scratch repository."""
+        """For calls in the scratch repository, which is also HOME: no git settings of user or machine apply."""
         return {
             "HOME": str(layout.scratch),
             "XDG_CONFIG_HOME": str(layout.scratch),
@@ -285,7 +285,7 @@ def _repository(layout: RepositoryLayout) -> dict[str, str]:
 
 
 def _logged_commit(raw: bytes) -> LoggedCommit:
-    """The id, the header with the tree first, an empty line, and the message, indented by four spaces."""
+    """Parses the id, the header with the tree first, an empty line, and the message, indented by four spaces."""
     header, _, message = raw.decode("utf-8", "replace").partition("\n\n")
     commit, tree = header.split("\n")[:2]
     lines = [line.removeprefix("    ") for line in message.splitlines()]

@@ -30,7 +30,7 @@ def _give_new_name(draft: Path, path: Path) -> None:
         os.link(draft, path)  # unlike a rename, this never replaces another file
     except FileExistsError:
         raise
-    except OSError as error:  # a file system without hard links, where a check must do
+    except OSError as error:  # a file system without hard links: check and rename, which is not atomic
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from error
         draft.replace(path)
@@ -54,8 +54,8 @@ def _write_draft(path: Path, content: bytes) -> Path:
 def _sync_folder(folder: Path) -> None:
     """Makes sure that the new name is on the disk too, in case of a power cut.
 
-    The file has its name by now, so this cannot fail: not every folder may be read, and not every file system (a share
-    of another machine, for example) can sync a folder.
+    The file has its name by now, so errors are ignored: not every folder may be read, and not every file system (a
+    share of another machine, for example) can sync a folder.
     """
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

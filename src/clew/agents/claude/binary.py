@@ -8,12 +8,12 @@ from functools import partial
 from clew.agents import programs
 from clew.core.decision import Abilities
 
-REWIND_SINCE_VERSION = (2, 1, 197)  # its help does not list --resume-session-at
+REWIND_SINCE_VERSION = (2, 1, 197)  # known by version, because the help does not list --resume-session-at
 REWIND_PRODUCT = "Claude Code"
 
 NAMES = ("claude", "openclaude")  # the second is a fork with the same command line
 
-# `re` compiles it when a binary is probed. That is rare, because the result is stored.
+# `re` compiles this when a binary is probed. That is rare, because the result is stored.
 _VERSION = r"(\d+\.\d+\.\d+\S*)\s*(?:\((.+)\))?"
 
 INSTALL_HINT = (

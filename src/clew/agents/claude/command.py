@@ -72,7 +72,7 @@ def _permissions(permissions: Permissions) -> list[str]:
 
 
 def _settings(launch: LaunchProfile, abilities: Abilities) -> list[str]:
-    """They override the user's own, and do not change the cached prefix (measured)."""
+    """Settings that override the user's own. They do not change the cached prefix (measured)."""
     settings: dict[str, object] = {}
     if launch.permissions is Permissions.READ_ONLY:
         settings |= NO_GIT
@@ -84,8 +84,8 @@ def _settings(launch: LaunchProfile, abilities: Abilities) -> list[str]:
 
 
 def _hidden(launch: LaunchProfile) -> Iterator[str]:
-    """The paths to hide. If a hidden folder contains the work directory (a work tree that a hook made), everything else
-    in that folder (reads the disk)."""
+    """The paths to hide. If a hidden folder contains the work directory (a work tree that a hook made), all other
+    entries of that folder are hidden instead (reads the disk)."""
     for path in launch.hidden_paths:
         if not launch.work_dir.startswith(f"{path}{os.sep}"):
             yield path
@@ -95,8 +95,8 @@ def _hidden(launch: LaunchProfile) -> Iterator[str]:
 
 
 def _denied(path: str) -> tuple[str, str]:
-    """Rules for Read, Grep and Glob: for the file itself, and for everything in the folder. With two slashes, the path
-    starts at the root."""
+    """Rules for Read, Grep and Glob: one for the path itself, one for everything below it. A path that begins with two
+    slashes starts at the root."""
     literal = re.sub(r"([\\*?\[\]{}!()])", r"\\\1", path)
     return f"Read(/{literal})", f"Read(/{literal}/**)"
 

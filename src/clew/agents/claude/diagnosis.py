@@ -59,7 +59,7 @@ _BY_WORDING = (
     (
         Outcome.POISONED,
         (
-            r"API Error: 400 messages(?:\.\d+[\w.]*)?: ",  # whatever it is, it is in the messages
+            r"API Error: 400 messages(?:\.\d+[\w.]*)?: ",  # any error that the API finds in the messages
             r"API Error: 400 due to tool use concurrency issues",
             r"API Error: 400 orphaned tool_result in conversation history",
             r"API Error: 400 duplicate tool_use ID in conversation history",
@@ -148,7 +148,7 @@ def diagnose(
 
 
 def _resets_at(words: str) -> float | None:
-    """When a limit resets, if the text has both date and time."""
+    """When a limit resets, if the text gives an epoch time, or both date and time."""
     epoch = re.search(_EPOCH, words)
     if epoch:
         return float(epoch.group(1))
@@ -178,7 +178,7 @@ def _by_structure(result: Mapping[str, Any], said: Mapping[str, Any], *, resumed
     status = result.get("api_error_status") or said.get("api_error_status")
     by_error = _BY_ERROR.get(str(said.get("error")))
     if by_error is Outcome.BILLING:
-        return by_error  # whatever status it came with
+        return by_error  # regardless of the HTTP status
     return _BY_STATUS.get(status, by_error) if isinstance(status, int) else by_error
 
 

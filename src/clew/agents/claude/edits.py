@@ -28,7 +28,7 @@ def edits(tool: str, tool_input: Mapping[str, Any]) -> tuple[FileEdit, ...]:
 
 def _change(path: str, tool_input: Mapping[str, Any]) -> FileEdit:
     old, new = _text(tool_input.get("old_string")), _text(tool_input.get("new_string"))
-    kind = EditKind.WRITE if old == "" else EditKind.CHANGE  # with an empty old text, it creates a file
+    kind = EditKind.WRITE if old == "" else EditKind.CHANGE  # with an empty old text, the tool creates a file
     return FileEdit(path, kind, old, new, everywhere=tool_input.get("replace_all") is True)
 
 

@@ -79,8 +79,8 @@ def portable_form(content: bytes) -> bytes | None:
 
 
 def appendable_lines(content: bytes, more: bytes) -> bytes:
-    """The first line gets the content's last entry as its parent: the CLI ignores any other branch as abandoned
-    (`last-prompt` names the entry)."""
+    """The first line gets the content's last entry as its parent. The CLI continues from that entry, which
+    `last-prompt` names, and ignores any other branch as abandoned."""
     lines, added = list(_lines(content)), list(_lines(more))
     leaf = next((line["uuid"] for line in reversed(lines) if line.get("uuid") and not line.get("isSidechain")), None)
     first = next((line for line in added if line.get("uuid")), None)

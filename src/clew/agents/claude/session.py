@@ -97,7 +97,7 @@ def session_head(path: Path) -> SessionHead | None:
 
 
 def _model(chain: list[_Line]) -> str:
-    """The model of the newest answer. The CLI's own messages have a name there that is not a model's."""
+    """The model of the newest answer. The CLI's own messages name `<synthetic>` as their model."""
     for line in reversed(chain):
         if line.type == "assistant" and line.message is not None and line.message.model not in (None, "<synthetic>"):
             return line.message.model or ""
@@ -120,7 +120,7 @@ def _tolerant_decode(line: bytes) -> _Line | None:
     """For lone surrogates (a tool's output, cut inside an emoji) and the like: the CLI accepts what msgspec refuses."""
     try:
         return msgspec.convert(json.loads(line.decode("utf-8", "replace")), _Line)
-    except (ValueError, RecursionError):  # msgspec.ValidationError is one
+    except (ValueError, RecursionError):  # msgspec.ValidationError is a ValueError
         return None
 
 

@@ -36,7 +36,7 @@ QUESTION_TOOL = "AskUserQuestion"
 
 # The CLI puts this in place of a tool's output. It counts only in a result without metadata: a tool may print it too.
 NOT_CALLED = "<tool_use_error>"
-MCP_TOOL = "mcp__"  # an MCP server may use the same text for its own errors
+MCP_TOOL = "mcp__"  # the prefix of MCP tools: an MCP server may use NOT_CALLED for its own errors
 # The tool exists, but the thread's permissions or a rule of the user disabled it.
 DISABLED = re.compile(r"<tool_use_error>Error: No such tool available: (\S+)\. \1 is disabled\b")
 
@@ -112,7 +112,7 @@ class ClaudeReader:
         )
 
     def _cut_off(self, counted: Usage) -> Usage:
-        """What an interrupted message used: no result includes it, neither this one nor a later one's total."""
+        """What an interrupted message used: neither this run's results nor the totals of later runs include it."""
         streamed = self._streamed()
         if not self._results[0].get("is_error") or streamed.shown_tokens <= counted.shown_tokens:
             return NO_USAGE
@@ -240,8 +240,8 @@ _READERS = {
 
 
 def _is_refused(meta: Mapping[str, Any]) -> bool:
-    """A person or a rule refused the tool before it ran. A tool that is stopped while it runs is marked `user-rejected`
-    too, but without a decision: it may have run in part or in full.
+    """Whether a person or a rule refused the tool before it ran. A tool that is stopped while it runs is marked
+    `user-rejected` too, but without a decision: it may have run in part or in full.
     """
     decision = meta.get("permission_decision")
     if isinstance(decision, Mapping):
@@ -256,7 +256,7 @@ def _usage(value: Any) -> Usage:
 
 
 def _own_cost(results: list[dict[str, Any]]) -> float | None:
-    """This run's own cost, if the CLI reports it (newer versions do): the total continues across resumes."""
+    """This run's own cost, if the CLI reports it (newer versions do). The CLI's total includes earlier runs."""
     found = [result.get("model_usage_since_last_result") for result in results]
     costs = [
         _number(usage.get("costUSD")) or 0.0

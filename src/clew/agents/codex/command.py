@@ -51,7 +51,7 @@ def command(binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list
     if sandbox.MODE[launch.permissions] == "read-only" and "--ignore-rules" in abilities.flags:
         argv.append("--ignore-rules")  # the user's own rules may allow a command to run outside the sandbox
     argv += _trust(launch)
-    # Without a network it would retry for ever; with this it gives up after its usual retries.
+    # Without a network, Codex would retry forever; with this setting it gives up after its usual retries.
     argv += _setting("features.unbounded_connection_retries", "false")
     return [*argv, *resumed, "-"]
 
@@ -95,5 +95,5 @@ def prompt_line(text: str) -> bytes:
 
 
 def prompt_id(text: str) -> str:
-    """Codex gives a prompt no id that we could know in advance: the id is made from the text, as its file has it."""
+    """Codex gives a prompt no id that we could know in advance, so the id is made from the text in the file."""
     return "text-" + hashlib.blake2b(prompt_line(text), digest_size=16).hexdigest()

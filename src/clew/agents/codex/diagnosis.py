@@ -95,8 +95,8 @@ def diagnose(
 ) -> Diagnosis:
     """`wanted` is the session to be resumed, `thread` the one that Codex reports, `said` its own text about a failure.
 
-    `forked`: Codex continues in a copy of the wanted session, with another id. `now`: Codex writes a time of today
-    without the date.
+    `forked`: Codex continues in a copy of the wanted session, with another id. `now` is the current
+    time: Codex writes a time of today without the date.
     """
     if wanted is not None and thread is not None and (thread == wanted) is forked:
         return Diagnosis(answered=False, outcome=Outcome.REJECTED, message="codex started another session instead")

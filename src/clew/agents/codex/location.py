@@ -10,7 +10,7 @@ from pathlib import Path
 from clew.agents.adapter import UUID
 from clew.core.durations import DAY_S
 
-_LAST_S = 4_000_000_000  # a UUID of another version contains no time: its first digits may be anything
+_LAST_S = 4_000_000_000  # the latest accepted time: a UUID that is not of version 7 may begin with any digits
 
 
 def config_dir(environ: Mapping[str, str]) -> str:
@@ -62,5 +62,5 @@ def _days(sessions: Path, session_id: str) -> Iterator[Path]:
     for offset_s in (0, -DAY_S, DAY_S):
         try:
             yield sessions / time.strftime("%Y/%m/%d", time.gmtime(made_s + offset_s))
-        except (OverflowError, ValueError, OSError):  # another version: its first digits are not a time
+        except (OverflowError, ValueError, OSError):  # a UUID of another version: its first digits are not a time
             return

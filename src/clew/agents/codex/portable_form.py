@@ -19,7 +19,7 @@ from clew.agents.json_lines import decode
 from clew.agents.portable_form import json_line, numbers_only, texts_only
 
 _META = ("id", "session_id", "timestamp", "cwd", "cli_version", "source", "model_provider")
-_ORIGINATOR = "codex_exec"  # a resumed session sends it as an HTTP header, so it is not taken from the file
+_ORIGINATOR = "codex_exec"  # Codex sends this field as an HTTP header, so its value is not taken from the file
 _MODES = frozenset({"paginated"})
 _NOT_PORTABLE_EVENTS = frozenset({"thread_rolled_back"})
 
@@ -41,7 +41,7 @@ def portable_form(content: bytes) -> bytes | None:
 
 
 def appendable_lines(content: bytes, more: bytes) -> bytes:
-    """The numbers of these lines continue after the content's last line."""
+    """Numbers the lines on from the highest number in the content."""
     last = max((ordinal for line in _lines(content) if isinstance(ordinal := line.get("ordinal"), int)), default=-1)
     return b"".join(json_line(line | {"ordinal": last + 1 + n}) for n, line in enumerate(_lines(more)))
 
@@ -51,7 +51,7 @@ def _lines(content: bytes) -> Iterator[Line]:
 
 
 def _is_not_portable(line: Line, payload: Line) -> bool:
-    """The thread does not show a summary, removed turns or the beginning of a copy."""
+    """Whether the thread does not show it: a summary, removed turns, the start of a copy, or an unknown note."""
     kind = line.get("type")
     if kind == "compacted" or (kind == "event_msg" and payload.get("type") in _NOT_PORTABLE_EVENTS):
         return True

@@ -43,7 +43,7 @@ def settings(launch: LaunchProfile, abilities: Abilities) -> Iterator[tuple[str,
     if not launch.hidden_paths or not can_hide(abilities, launch.permissions):
         return
     own = _user_settings(launch.config_dir)
-    if own.get("features", {}).get("use_legacy_landlock"):  # that sandbox cannot hide anything
+    if own.get("features", {}).get("use_legacy_landlock"):  # the legacy sandbox cannot hide anything
         return
     table = own.get("sandbox_workspace_write", {})
     network = mode == "workspace-write" and table.get("network_access") is True

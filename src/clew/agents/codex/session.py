@@ -24,7 +24,7 @@ from clew.core.history import Role
 from clew.core.record import replace
 
 TAIL_BYTES = 128 * 1024
-MAX_FORKS = 100  # copies of copies that are followed
+MAX_FORKS = 100  # how many levels of copies of copies are followed
 
 _USED = frozenset({"response_item", "event_msg", "turn_context", "compacted"})
 # How Codex's own notes in the role of the user begin, for versions that do not mark them.
@@ -57,7 +57,7 @@ class _Session:
         self.tool_called = False
 
     def copy(self, raw: bytes, until: int | None) -> None:
-        """Reads the session that this one is a copy of, up to line `until`. The entries have no offset in our file."""
+        """Reads the session that this one is a copy of, up to line `until`. Offset -1: the entry is not in our file."""
         for _, value in _lines(raw, 0):
             if not _is_before(value, until):
                 break
@@ -94,7 +94,7 @@ class _Session:
                 self.last = stamp
 
     def _compacted(self, summary: str) -> None:
-        """The summary that Codex asked the model for looks like an answer in the file."""
+        """Removes the summary that Codex asked the model for: in the file it looks like an answer."""
         if self.entries and self.entries[-1].role is Role.ASSISTANT and summary.endswith(self.entries[-1].text):
             del self.entries[-1]
 
@@ -184,7 +184,7 @@ def prompt_text(line: Mapping[str, Any]) -> str | None:
 
 
 def session_usage(path: Path) -> Usage:
-    """The running total from which the CLI will continue: the last count in the file, or in the file that it copies."""
+    """The running total from which the CLI will continue: the last count in the file, or in its origin's file."""
     until: int | None = None
     for _ in range(MAX_FORKS):
         found = _last_total(path, until)

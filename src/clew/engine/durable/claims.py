@@ -21,11 +21,11 @@ from clew.engine.storage.async_store import AsyncStore
 from clew.errors import StoreError
 from clew.store.store import Store
 
-CHECKED_AT_ONCE = 500  # waiting jobs
+CHECKED_AT_ONCE = 500  # how many waiting jobs one check looks at
 
 
 class WorkerSlot:
-    """One of the slots for jobs that a worker runs at once. It is held from the claim on."""
+    """One of the slots for jobs that a worker runs at once. A new one is already held, by the job that was claimed."""
 
     def __init__(self, slots: asyncio.Semaphore) -> None:
         self._slots = slots
@@ -42,7 +42,7 @@ class WorkerSlot:
             self._slots.release()
 
 
-# Runs a claimed job. Returns the time from which it may be claimed again; None: the job has stopped.
+# Runs a claimed job. Returns the time from which the job may be claimed again; None: the job has stopped.
 RunClaimed = Callable[[str, WorkerSlot], Awaitable[float | None]]
 
 
@@ -75,7 +75,7 @@ class Claims:
         return frozenset(self._held)
 
     async def fill(self) -> bool:
-        """Waits for a free slot, then claims and starts a job for each free one. False: there were fewer jobs."""
+        """Waits for a free slot, then claims and starts a job for each one. False: there were fewer jobs than slots."""
         await self._slots.acquire()
         slots = [WorkerSlot(self._slots)]
         try:
@@ -99,7 +99,7 @@ class Claims:
         try:
             ready_at = await self._run_claimed(job_id, slot)
             if ready_at is not None:
-                with contextlib.suppress(StoreError):  # the next check releases it
+                with contextlib.suppress(StoreError):  # the next `check` releases the claim
                     await self._store.call(lambda store: store.jobs.release_claim(self._worker_id, job_id, ready_at))
         finally:
             if self._held.get(job_id) is asyncio.current_task():

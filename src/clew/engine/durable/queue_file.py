@@ -1,4 +1,4 @@
-"""The queue's own SQLite file, next to the store's. If it is lost, the queue is rebuilt from the rows of hooks."""
+"""The queue's own SQLite file, next to the store's. If it is lost, the queue is rebuilt from the store."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def prepared(file: str) -> Iterator[int]:
 
 
 def _has_others(users: int) -> bool:
-    """Whether other workers use the file. This one does so from now on."""
+    """Whether other workers use the file. From now on the file also counts as used by this worker."""
     import fcntl
 
     try:

@@ -47,21 +47,21 @@ log = logging.getLogger("clew.engine.durable.worker")
 QUEUE = "clew_hooks"
 WORKFLOW = "clew_work"
 APPLICATION = "clew"
-APPLICATION_VERSION = "1"  # of the workflow, not of Clew: after an upgrade, queued work must still run
-RETRY_S = 2.0  # after a store error
+APPLICATION_VERSION = "1"  # the workflow's version, not Clew's: after an upgrade of Clew, queued work must still run
+RETRY_S = 2.0  # the pause after a store error
 RETRY_AFTER_FAULT_S = 60.0
 WARN_EVERY_S = 5.0
 HEARTBEAT_S = 5.0
 SILENCE_S = 30.0
-MAX_ITEMS = 1000  # events and replies that a worker has at once; nearly all of them wait
+MAX_ITEMS = 1000  # how many events and replies a worker has at once; nearly all of them wait
 
 
 class WorkItem(Record):
-    """Work that waits in our rows."""
+    """An event or a reply of hooks that waits in our rows."""
 
-    kind: str  # which handler
-    subject: str  # the id of an event or a job
-    number: int  # which try
+    kind: str  # the name of the handler
+    subject: str  # the id of an event, or of the job that is replied about
+    number: int  # the number of the try
     key: str  # items of one key are handled one at a time and in order
 
     @property
@@ -76,11 +76,11 @@ class WorkerSettings(Record):
     id: str  # unique among living workers, and the same after a restart
     queue_url: str | None  # of the PostgreSQL database that holds the queue and the store
     queue_file: str | None = None  # the queue's own file, next to the store's, if there is no such database
-    hooks_only: bool = False  # it runs only the jobs of hooks
+    hooks_only: bool = False  # the worker runs only the jobs of hooks
     concurrency: int = 4
     poll_s: float = 0.5
     heartbeat_s: float = HEARTBEAT_S
-    silence_s: float = SILENCE_S  # without a heartbeat, after which a worker on another machine counts as dead
+    silence_s: float = SILENCE_S  # a worker on another machine that sends no heartbeat for this long is dead
 
 
 class Worker:
@@ -112,7 +112,7 @@ class Worker:
         self._queued: set[str] = set()  # names of items that are in the queue
         self._loop = asyncio.get_running_loop()
         self._busy: set[asyncio.Task[None]] = set()
-        self._called: set[asyncio.Task[Any]] = set()  # calls of the queue engine, which waits for their end
+        self._called: set[asyncio.Task[Any]] = set()  # calls that the queue engine made and whose end it waits for
         self._stopping = False
         self._queue: contextlib.ExitStack | None = None  # closing it ends the queue engine; None: not started
         self._starting: asyncio.Future[contextlib.ExitStack] | None = None
@@ -187,7 +187,7 @@ class Worker:
             self._called.discard(called)
 
     async def _persist(self, work: Callable[[], Awaitable[T]], subject: str) -> T:
-        """Repeats the work until it succeeds. It reads its rows first, so nothing is done twice."""
+        """Repeats the work until it succeeds. The work reads its rows first, so nothing is done twice."""
         while True:
             try:
                 return await work()
@@ -195,7 +195,7 @@ class Worker:
                 self._report(error)
                 _raise_if_cancelled(error)
                 await asyncio.sleep(RETRY_S)
-            except Exception as error:  # otherwise the queue would consider it done, and our row would wait forever
+            except Exception as error:  # else the queue would consider the item done, and our row would wait forever
                 _raise_if_cancelled(error)
                 log.exception("a fault in Clew itself; %s is tried again", subject)
                 await asyncio.sleep(RETRY_AFTER_FAULT_S)
@@ -218,7 +218,7 @@ class Worker:
             self._lost.set_result(error)
 
     def _warn(self, message: str) -> None:
-        """At most every WARN_EVERY_S: everything that this worker does gets the same error, several times a second."""
+        """Logs at most one warning per WARN_EVERY_S: an outage causes the same error several times a second."""
         now = self._loop.time()
         if now - self._warned_at >= WARN_EVERY_S:
             self._warned_at = now
@@ -254,7 +254,7 @@ class Worker:
     async def _beat(self) -> None:
         def beat(store: Store) -> None:
             if not store.workers.beat(self._settings.id, now(store, self._context)):
-                self._sign_on(store)  # the others considered it dead
+                self._sign_on(store)  # another worker considered this one dead and removed its row
 
         await self._store.call(beat)
         await self._claims.check()
@@ -318,7 +318,7 @@ _running: Worker | None = None  # one per process, because the queue engine has 
 def _register() -> None:
     from dbos import DBOS
 
-    logging.getLogger("dbos").addFilter(lambda record: not record.exc_info)  # such an error is also raised
+    logging.getLogger("dbos").addFilter(lambda record: not record.exc_info)  # an error with a traceback is also raised
 
     @DBOS.step(name="clew_handle")
     async def handle(kind: str, subject: str) -> None:

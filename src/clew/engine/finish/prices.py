@@ -18,7 +18,7 @@ def keep_price(store: Store, agent: str, model: str | None, usage: Usage, cost_u
     if not model or cost_usd <= 0 or usage.units <= 0:
         return
     price, known = cost_usd / usage.units, store.key_values.peek(_key(agent, model))
-    if known is None or not math.isclose(float(known), price, rel_tol=1e-6):  # not after every run
+    if known is None or not math.isclose(float(known), price, rel_tol=1e-6):  # avoids a write after every run
         store.key_values.set(_key(agent, model), repr(price))
 
 

@@ -77,7 +77,7 @@ class RunResults:
         return replace(plan.pin, session_id=SessionId(self.session_id)) if self.session_id else plan.pin
 
     def tool_called(self, end: AttemptEnd) -> bool:
-        """Whether a tool was called, by the session's file: the stream may leave out a tool that was interrupted."""
+        """Whether the session's file shows a tool call: the stream may leave out a tool that was interrupted."""
         if end.outcome not in FOUND_IN_MID_TURN or not self.plan.abilities.session_files:
             return False
         return tool_called(self.adapter, self._pin(self.plan))
@@ -233,7 +233,7 @@ class RunResults:
         return failures.interrupted() if status is RunStatus.INTERRUPTED else failures.error_of(end, self.adapter.name)
 
     def _estimate(self, plan: AttemptPlan, end: AttemptEnd) -> dict[str, float | int]:
-        """An estimate of the cost with the transcript. A fresh turn has sent it, so its estimate is its own cost."""
+        """Estimates the cost of a fresh session with the transcript. For a fresh turn it is the turn's own cost."""
         other = self.usage
         if plan.attempt.resumed:
             requests = end.result.requests

@@ -21,7 +21,7 @@ from clew.core.thread import Thread, Trust, kind_of
 from clew.store.store import Store
 
 FILES_NAMED = 3
-GIT_FILE_CHARS = 4096  # of a work tree's `.git` file, which names the repository
+GIT_FILE_CHARS = 4096  # how much is read of a work tree's `.git` file, which names the repository
 
 
 class UnloadedRules(Record):
@@ -32,7 +32,7 @@ class UnloadedRules(Record):
 
 
 def taken_over_key(thread_id: str) -> str:
-    """Under this key stands the thread that was made of this thread's session, until the user is told."""
+    """The key for the name of the thread that adopted this thread's session, until the user is warned."""
     return f"session_taken_over/{thread_id}"
 
 
@@ -47,7 +47,7 @@ def unloaded_rules(adapter: Adapter, thread: Thread, config_dir: str) -> Unloade
 
 
 def warnings(store: Store, thread: Thread, rules: UnloadedRules | None, decision: Decision) -> tuple[Warned, ...]:
-    """Inside the transaction that stores the decision: so what is to be said once is said once."""
+    """Called in the transaction that stores the decision, so that a warning that is due once is given once."""
     found: list[Warned] = []
     if rules is not None:
         told = f"rules_told/{thread.kind}/{rules.agent}/{directory(Path(thread.cwd))}"
@@ -99,7 +99,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def directory(work_dir: Path) -> str:
-    """The directory's name; of a work tree, that of the same folder in the repository's main tree."""
+    """The directory's path; for a linked work tree, the path of the same folder in the main work tree."""
     with suppress(OSError, ValueError):
         for folder in (work_dir, *work_dir.parents):
             mark = folder / ".git"

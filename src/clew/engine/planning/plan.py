@@ -123,7 +123,8 @@ class Planner(Record):
     def _settled(
         self, pins: tuple[Pin, ...], request: DecisionRequest, history: History
     ) -> tuple[tuple[Pin, ...], Observed]:
-        """The pins, and what the session file of the pin that this turn would resume shows. That pin is settled by it.
+        """Reads the session's file of the pin that this turn would resume. Returns the pins, with that pin settled from
+        the file, and what the file shows.
 
         A copy of a borrowed session that was interrupted while it was made is skipped: it can be made again.
         """
@@ -145,7 +146,7 @@ class Planner(Record):
         return cut.prompt != plan.decision.prompt
 
     def fallback(self, store: Store, before: AttemptPlan, reason: Reason, policy: Policy) -> AttemptPlan:
-        """Plans the run's second and last attempt: a fresh session with the whole transcript."""
+        """Plans the run's second and last attempt: a fresh session with the transcript, as `policy` limits it."""
         decision = fresh(before.request, before.history, policy, reason)
         with store.transaction():
             self.fence(store)
@@ -234,7 +235,7 @@ class Planner(Record):
         borrowed = pin.borrowed_at is not None
         if not borrowed and not (self.turn.fork and self.abilities.fork):
             return pin
-        # The copy's running cost starts at the owner's, who may have used the session since it was borrowed.
+        # The copy's running cost starts at the owner's: the owner may have used the session since it was borrowed.
         owner = store.pins.of_session(pin.session_id, retired=True) if borrowed else None
         return replace(
             pin,

@@ -46,7 +46,7 @@ async def sessions(engine: Engine, requests: Sequence[TurnRequest]) -> list[Sess
 
 
 async def _planning(engine: Engine, agent: str) -> Callable[[Store, TurnRequest], tuple[Planner, Run]]:
-    """Raises AgentMissing."""
+    """Returns a function that makes a request's planner, with a run that is not stored. Raises AgentMissing."""
     adapter, binary = engine.adapter(agent), engine.find(agent)
     can = await engine.abilities(agent, binary)
     runtime = runtime_of(adapter, binary, can, engine.context)

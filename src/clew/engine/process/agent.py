@@ -121,6 +121,6 @@ class AgentProcess:
 
 
 def check_work_dir(path: str) -> None:
-    """Raises UsageError if the chosen directory was replaced by a symbolic link, which may lead anywhere."""
+    """Raises UsageError if the directory is gone, or if a part of its path is now a symbolic link."""
     if os.path.realpath(path) != path or not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises for odd names
         raise UsageError(f"{path} is no longer the same directory.", hint="Name the thread's directory with --cwd.")

@@ -16,7 +16,7 @@ OR_ANOTHER_USER = "or run Clew's agents as another user"
 
 
 async def risks(engine: Engine, agents: Iterable[str], permissions: str, hooks: HookSettings) -> list[str]:
-    """`permissions` are those that a new thread gets."""
+    """One line for each risk. `permissions` are those that a new thread gets."""
     if not engine.settings.hidden:
         return [f"hide_home is off, so agents can read {WHAT}. Set hide_home = true."]
     found = []

@@ -51,9 +51,9 @@ def launcher_name(mark: str) -> str:
 
 
 def family(mark: str, root: int | None = None, since: float | None = None) -> list[Process]:
-    """Every live process that has the mark or descends from one that has it, or from `root`; parents first.
+    """Every live process that has the mark, in its environment or its name, or is `root`, and their descendants.
 
-    `since` is the start time of the first of them: older processes are ignored.
+    Older processes come first. `since` is the start time of the first of them: what started earlier is ignored.
     """
     table = {
         process.pid: process
@@ -101,7 +101,7 @@ async def end_family(
 
 
 async def _gone(processes: list[Process], limit_s: float) -> None:
-    """Waits until they have ended, but no longer than `limit_s`."""
+    """Waits until the processes have ended, but no longer than `limit_s`."""
     waited = 0.0
     while waited < limit_s and any(is_alive(process.pid, process.started) for process in processes):
         await asyncio.sleep(POLL_S)
@@ -156,7 +156,7 @@ def _read(pid: int) -> Process | None:
 
 
 def _content(pid: int, name: str) -> bytes:
-    # Every process of the machine is read after every answer; with a Path that would take half as long again.
+    # Every process of the machine is read after every answer. A Path would make that 50% slower.
     with open(f"{_PROC}/{pid}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
         return file.read()
 

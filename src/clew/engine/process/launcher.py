@@ -79,7 +79,7 @@ def launch(stdin: int, stdout: int, stderr: int, report: int, request: int) -> N
     agent = os.fork()
     if agent == 0:
         os.setsid()
-        PRCTL(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)  # without its parent, its descendants could not be found
+        PRCTL(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)  # dies with its parent, which is needed to find its descendants
         if os.getppid() == parent:
             for number, descriptor in enumerate((stdin, stdout, stderr)):
                 os.dup2(descriptor, number)
@@ -87,7 +87,7 @@ def launch(stdin: int, stdout: int, stderr: int, report: int, request: int) -> N
         os._exit(127)
     for descriptor in (write, stdin, stdout, stderr):  # else the agent's output would not end when the agent does
         os.close(descriptor)
-    for number in (SIGHUP, SIGINT, SIGTERM):  # this process ends when everything below it has ended
+    for number in (SIGHUP, SIGINT, SIGTERM):  # a signal must not end this process before everything below it has ended
         signal(number, SIG_IGN)
     failed = os.read(read, 100)
     say(report, f"failed {failed.decode()}" if failed else f"started {agent} {parent}")
@@ -98,7 +98,7 @@ def launch(stdin: int, stdout: int, stderr: int, report: int, request: int) -> N
 
 
 def become(argv: list[bytes], cwd: bytes, environ: list[bytes], write: int) -> None:
-    signal(SIGPIPE, SIG_DFL)  # else the agent would inherit that it is ignored
+    signal(SIGPIPE, SIG_DFL)  # else the agent would inherit that the signal is ignored
     signal(SIGXFSZ, SIG_DFL)
     try:
         os.chdir(cwd)

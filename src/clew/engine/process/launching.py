@@ -21,7 +21,7 @@ _FOR_PYTHON = "LD_"  # the prefix of environment variables that this Python may 
 
 
 class Launched:
-    """A running agent and its pipes. `pid` is the agent's own; `top` is its parent's, or also the agent's."""
+    """A running agent and its pipes. `pid` is the agent's; `top` is its parent's, or `pid` if it has no such parent."""
 
     def __init__(
         self,
@@ -98,7 +98,8 @@ def prepare() -> None:
 async def _give_up(launched: Launched, mark: str) -> None:
     """Ends a parent whose agent did not start.
 
-    A parent that has not reported "launching" yet ends when it finds the pipes closed; another is found by its mark.
+    A parent that has not reported "launching" yet ends when it finds the pipes closed; after that report it is
+    found by its mark.
     """
     launched.close()
     try:
@@ -200,7 +201,7 @@ class _Launcher:
     def end(self) -> None:
         """Ends the launcher, but not the parents that it has forked."""
         self.socket.close()
-        if self.owner == os.getpid():  # a forked process cannot wait for it
+        if self.owner == os.getpid():  # only the process that started the launcher can wait for its end
             self._process.kill()
             self._process.wait()
 

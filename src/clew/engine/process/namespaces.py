@@ -22,7 +22,7 @@ _known: list[bool] = []
 
 
 async def available() -> bool:
-    """Tried once, in a process of its own. Systems other than Linux need no namespace."""
+    """Whether a namespace can be made. It is tried once, in another process. Only Linux needs one."""
     if sys.platform != "linux":
         return True
     if not _known:

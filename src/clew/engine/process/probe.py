@@ -85,10 +85,10 @@ async def _output(argv: list[str], environ: Mapping[str, str]) -> str:
         async with asyncio.timeout(PROBE_S):
             output, _ = await process.communicate()
     except BaseException as error:
-        # This is also done on a cancel: else the event loop warns about a lost child when it closes.
+        # A cancel also ends the process: else the event loop warns about a lost child when it closes.
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGKILL)  # Process.kill may reap it, which is the loop's task
+                os.kill(process.pid, signal.SIGKILL)  # Process.kill may reap the process, which is the loop's task
         await ended(process)
         if not isinstance(error, TimeoutError):
             raise

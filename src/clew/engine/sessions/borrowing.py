@@ -42,7 +42,7 @@ def borrow(adapter: Adapter, pin: Pin, seen: Sequence[Turn]) -> Loan | None:
     held = held_of(pin, seen)
     if pin.state not in (PinState.GOOD, PinState.PROVISIONAL):
         return None
-    if not held:  # an edited first turn must be the reason why the next turn is fresh, not a missing pin
+    if not held:  # with a loan, the next turn is fresh because the first turn was edited, not for lack of a pin
         is_edited = pin.absorbed and seen and pin.absorbed[0].turn_id == seen[0].id
         return Loan(1, "", None) if is_edited else None
     path = file_of(adapter, pin)

@@ -30,7 +30,7 @@ class Fingerprint(Record):
 
 
 def stamp_of(path: Path, origin_files: Sequence[tuple[Path, int]] = ()) -> str | None:
-    """A digest of the identity, size and times of all its files. None: it was written too recently, see TICK_NS."""
+    """A digest of identity, size and times of the session's files. None: one was written too recently (TICK_NS)."""
     found = [each.stat() for each in (path, *(earlier for earlier, _ in origin_files))]
     if time.time_ns() - max(each.st_mtime_ns for each in found) < TICK_NS:
         return None

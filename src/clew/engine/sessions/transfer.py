@@ -135,7 +135,7 @@ def _is_in_the_way(file: SessionFile, path: Path, there: Path) -> bool:
 
 
 def place(file: SessionFile, *, may_grow: bool = False) -> Placement:
-    """Writes the file, unless another one is there. `may_grow`: appends to its beginning. Raises OSError."""
+    """Writes the file if none is there. `may_grow`: if its beginning is there, appends the rest. Raises OSError."""
     planned = plan_placement(file, may_grow=may_grow)
     if planned.state is PlacementState.GREW and planned.path is not None:
         _append(planned.path, planned.appended)

@@ -39,10 +39,10 @@ class StoreAccess(ABC):
         """Runs `work(store)`."""
 
     async def commit_surely(self, work: Callable[[Store], T], committed: Callable[[Store], tuple[T] | None]) -> T:
-        """Like `call`, but certain of its commit, even if the connection breaks so that its result is not known.
+        """Like `call`, but the work is certainly committed, even if the connection breaks during the commit.
 
-        `committed` then checks the store, and returns the result in a tuple. None: the work is not there, and is
-        repeated.
+        In that case `committed` checks the store, and returns the result in a tuple. If it returns None, the work is
+        not stored, and is repeated.
         """
         while True:
             try:
@@ -58,7 +58,7 @@ class StoreAccess(ABC):
         """Runs `work(store)` in one transaction.
 
         If the connection breaks during the commit, `done` checks whether the work is stored; if not, it is repeated.
-        Without `done`, such a doubt is an error.
+        Without `done`, this raises StoreError.
         """
         results: list[T] = []
 
@@ -147,8 +147,8 @@ class AsyncStore(StoreAccess):
         """Reads something slow, such as a session's file, without making other calls wait, in any process.
 
         `look` returns what is to be read, and `read` reads it outside of any transaction. `settle` completes the work
-        if the store still agrees with what `look` saw; otherwise it returns None, and all three are repeated. None: the
-        store kept changing.
+        if the store still agrees with what `look` saw; otherwise it returns None, and all three are repeated. After a
+        few tries this returns None: the store kept changing.
         """
         for _ in range(TRIES):
             seen = await self.call(look)

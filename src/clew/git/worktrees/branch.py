@@ -23,7 +23,7 @@ class TreeRequest(Record):
 
 class BranchChoice(Record):
     branch: str
-    own: bool  # made for the tree
+    own: bool  # the branch was made for the tree
     exists: bool
     start: str | None = None  # the commit that a new branch starts at
     track: str | None = None  # the remote's branch that a new branch tracks
@@ -33,18 +33,18 @@ class BranchChoice(Record):
 class Upstream(Record):
     name: str
     commit: str
-    same: bool  # it is the same branch elsewhere, not only what the branch started at
+    same: bool  # the upstream is this branch on the remote, not only what the branch started at
 
 
 class ForwardResult(Record):
     placed: str | None
-    note: str | None = None  # why it was not moved
+    note: str | None = None  # why the tree was not moved
 
 
 async def choose_branch(
     source: SourceRepository, request: TreeRequest, record: TreeRecord | None, own_name: str, notes: list[str]
 ) -> BranchChoice:
-    """A tree that existed before continues on its branch."""
+    """Chooses the branch of a tree that is to be made. A tree that existed before continues on its branch."""
     if record is not None:
         tip = await source.commit(f"refs/heads/{record.branch}") if record.branch else None
         if tip is not None and await _is_free(source, record.branch, notes):
@@ -166,7 +166,7 @@ async def _unused(source: SourceRepository, request: TreeRequest, name: str) -> 
 
 
 def _both(remote: str | None, name: str, other: str) -> list[str]:
-    """Names to try, the remote's branch first: it is newer than the local one."""
+    """Names to try. The remote's branch comes first, because it may be newer than the local one."""
     return ([f"refs/remotes/{remote}/{name}"] if remote is not None else []) + [other]
 
 
@@ -179,7 +179,7 @@ def _short(name: str) -> str:
 
 
 async def validated(source: SourceRepository, request: TreeRequest) -> TreeRequest:
-    """Raises UsageError for names that git would take for something else."""
+    """Returns the request. Raises UsageError for names that git would take for something else."""
     if request.branch is not None:
         plain = not request.branch.startswith("-") and request.branch != "HEAD"
         if not plain or not await source.is_ref(f"refs/heads/{request.branch}"):

@@ -18,7 +18,7 @@ from clew.core.record import Record
 from clew.errors import UsageError
 from clew.system.files import write_whole
 
-READABLE_MAX_CHARS = 60  # of the readable part of a folder's name
+READABLE_MAX_CHARS = 60  # the length of the readable part of a folder's name
 NESTED_MAX = 3  # how many nested repositories a message names
 POLL_S = 0.05
 
@@ -73,14 +73,14 @@ def location_of(folder: Path, common_dir: str, key: str) -> TreeLocation:
 
 
 def tree_records(folder: Path) -> list[tuple[TreeRecord, Path, bool]]:
-    """Every tree that has a record: the record, its place, and whether it is there."""
+    """Every tree that has a record: the record, the tree's path, and whether the tree exists."""
     found = [(_read(path), path.with_suffix("")) for path in sorted(folder.glob("[!.]*.json"))]
     return [(record, path, path.is_dir()) for record, path in found if record is not None]
 
 
 @contextlib.asynccontextmanager
 async def repository_lock(folder: Path, common_dir: str) -> AsyncIterator[int]:
-    """The lock of a repository's trees. It ends with the process that holds it, however that process ends."""
+    """Holds the lock of a repository's trees. After a crash, it is free once every git that inherited it has ended."""
     import fcntl
 
     path = folder / f"{_digest(common_dir)}.lock"
@@ -117,7 +117,7 @@ def move_aside(path: Path) -> Path:
 
 
 def move_to_trash(path: Path) -> Path:
-    """Atomically, so that no process finds half of it. `empty_trash` deletes it."""
+    """Renames the folder, so that no process finds a half-deleted one. `empty_trash` deletes it."""
     return path.rename(path.with_name(f"{_TRASH}{uuid.uuid4().hex}"))
 
 
@@ -128,7 +128,7 @@ def empty_trash(folder: Path) -> None:
 
 
 def why_not_removable(path: Path, git_dir: Path) -> str | None:
-    """Why the tree must not be removed now."""
+    """Why the tree must not be removed now. None: it may be removed."""
     for name in ("index.lock", "HEAD.lock"):
         if os.path.lexists(git_dir / name):
             return f"git is running in it, or was killed: {git_dir / name}"
@@ -143,7 +143,7 @@ def why_not_removable(path: Path, git_dir: Path) -> str | None:
 
 
 def _occupants(path: Path) -> Iterator[int]:
-    """The processes that work in there, as far as we may see them."""
+    """The processes whose current directory is in the tree, as far as this user may see them."""
     if (_PROC / "self" / "cwd").exists():
         for process in _PROC.glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -170,7 +170,7 @@ def _repositories(path: Path) -> list[str]:
 
 
 def _read(path: Path) -> TreeRecord | None:
-    """None also for a file that Clew did not write: it would not be safe to act on it."""
+    """None: there is no record, or the file is not as Clew writes it, and would not be safe to act on."""
     try:
         record = TreeRecord(**json.loads(path.read_bytes()))
     except (OSError, ValueError, TypeError):

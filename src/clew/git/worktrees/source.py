@@ -19,7 +19,7 @@ from clew.git.command import QUICK_S, WHOLE_S, Done, Git, error_text, failure
 
 FETCH_S = 180.0
 FETCH_ERROR_MAX_CHARS = 300
-HALF_MADE = "initializing"  # what git writes into the lock of a tree while it makes it
+HALF_MADE = "initializing"  # what git writes into a tree's lock while git makes the tree
 
 _REMOTE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*\Z")
 _SETTINGS = (
@@ -52,14 +52,14 @@ class LinkedTree(Record):
     """A linked work tree, as git knows it."""
 
     path: Path
-    git_dir: Path  # its own, within the repository's
+    git_dir: Path  # the tree's own, within the repository's git directory
 
     @property
     def environ(self) -> dict[str, str]:
         return {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.path)}
 
     def lock(self) -> str | None:
-        """The reason why git must not touch it, possibly empty. None: it is not locked."""
+        """Why git must not touch the tree; the text may be empty. None: the tree is not locked."""
         try:
             return (self.git_dir / "locked").read_text(errors="replace").strip()
         except OSError:
@@ -131,7 +131,7 @@ class SourceRepository:
         return None if self._reached else f"git fetch failed: {error_text(done.err)[:FETCH_ERROR_MAX_CHARS]}"
 
     async def default(self, remote: str | None) -> str:
-        """The default branch of the remote (None: of the repository)."""
+        """The remote's default branch; HEAD if there is no remote or its default branch is not known."""
         if remote is None:
             return "HEAD"
         name = f"refs/remotes/{remote}/HEAD"
@@ -194,7 +194,7 @@ class SourceRepository:
         return int(await self._call("rev-list", "--count", commit, f"^{beside}"))
 
     async def would_lose_commits(self, commit: str, *, branch: str | None, known: str | None) -> bool:
-        """Whether some ancestors of `commit` would be lost with the branch. Those of `known` came from elsewhere."""
+        """Whether deleting the branch would lose ancestors of `commit`. Those of `known` exist elsewhere."""
         known = await self.commit(known) if known else None  # git may have garbage-collected it
         args = ["rev-list", "--max-count=1", commit, "--not", *([known] if known else [])]
         args += [f"--exclude=refs/heads/{branch}"] if branch is not None else []

@@ -51,13 +51,13 @@ from clew.git.worktrees.location import (
 from clew.git.worktrees.source import FETCH_S, HALF_MADE, LinkedTree, SourceRepository
 from clew.system.folders import make_private
 
-ARCHIVE_TRIES = 100  # archives of one key in one second
+ARCHIVE_TRIES = 100  # one key has fewer archives than this in one second
 
 
 class WorkTree(Record):
     path: str
-    branch: str | None  # the one that it is on now
-    made: bool  # by this call
+    branch: str | None  # the branch that the tree is on now
+    made: bool  # this call made the tree
     notes: tuple[str, ...]  # what was not as expected, one line each
 
 
@@ -70,7 +70,7 @@ class CloseOutcome(StrEnum):
 
 class ClosedTree(Record):
     outcome: CloseOutcome
-    ref: str | None  # of the archive
+    ref: str | None  # the archive's ref
     why: str  # one line, for people
 
 
@@ -78,7 +78,7 @@ class ListedTree(Record):
     repository: str
     key: str
     path: str
-    branch: str  # the one that it was made on
+    branch: str  # the branch that the tree was made on
     there: bool
 
 
@@ -143,7 +143,7 @@ class WorkTrees:
         return (await self.paths_of(repository, [key]))[key]
 
     async def paths_of(self, repository: str, keys: Iterable[str]) -> dict[str, str]:
-        """The same for several keys of one repository."""
+        """Like `path_of`, for several keys of one repository."""
         with plain_errors():
             source = await SourceRepository.find(repository, self._environ)
             folder = await asyncio.to_thread(_real_folder, self._folder)
