@@ -3,7 +3,7 @@
 
 import type { RunEvent } from "../daemon/wire.ts";
 
-/** The states of `core/tool_calls.py`; the cases in `tests/core/tool_states.json` check both. */
+/** The states of `core/runs/tool_calls.py`; the cases in `tests/core/tool_states.json` check both. */
 export type ToolState = "running" | "waiting" | "done" | "failed" | "declined" | "unfinished";
 
 export interface ToolPart {
