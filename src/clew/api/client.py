@@ -46,6 +46,7 @@ from clew.wiring.engine import ARCHIVE_DIR, open_engine
 if TYPE_CHECKING:
     import asyncio
 
+    from clew.api.operations import Operations
     from clew.api.requests import IdempotentRequests
     from clew.api.views import Views
     from clew.config.hooks import ForgeKeys
@@ -239,6 +240,13 @@ class Client:
         return IdempotentRequests(self.engine)
 
     @cached_property
+    def operations(self) -> Operations:
+        """Long calls that this process carries out, such as an export or a push: find, list."""
+        from clew.api.operations import Operations
+
+        return Operations(self.engine)
+
+    @cached_property
     def _hosts(self) -> Hosts:
         from clew.wiring.hosts import Hosts
 
@@ -381,6 +389,11 @@ async def open(
     folder = Path(home).expanduser().absolute() if home is not None else config.home(environ)
     engine = open_engine(settings, environ, folder, adapters)
     try:
-        yield Client(engine, settings, folder, await engine.recover() if recover else [], environ)
+        client = Client(engine, settings, folder, await engine.recover() if recover else [], environ)
+        try:
+            yield client
+        finally:
+            if "operations" in vars(client):  # the property was used, so there may be operations
+                await client.operations.close()
     finally:
         await engine.close()
