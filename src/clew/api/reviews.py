@@ -1,4 +1,4 @@
-"""Reviews for surfaces: start a review, and show it as JSON or Markdown."""
+"""Reviews for surfaces: start a review, import one, and show it as JSON or Markdown."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ from clew.core.reviews.review import (
     findings_of,
 )
 from clew.errors import ClewError, StoreError, UsageError
+from clew.hosts.reviews.imports import importing
+from clew.hosts.reviews.imports.importing import ImportedReview as ImportedReview
 from clew.hosts.reviews.reviews import LiveRound as LiveRound
 from clew.hosts.reviews.reviews import ReviewSpec
 from clew.hosts.reviews.reviews import ReviewState as ReviewState
 from clew.hosts.reviews.reviews import RoundOptions as RoundOptions
+from clew.hosts.validation import named_path
 from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
@@ -66,6 +69,35 @@ async def start(client: Client, options: ReviewOptions) -> LiveRound:
             timeout_s=options.timeout_s,
         )
     )
+
+
+async def import_file(
+    client: Client, source: str | Path | Mapping[str, bytes], cwd: str | None = None
+) -> ImportedReview:
+    """Imports a review that another tool kept. Stores all of it or nothing.
+
+    `source` is the path of a file or of a session's folder, or the contents of files by their names: one file, or those
+    of a session as they are named in its folder. `cwd` is where the other tool ran the agent. A path has a default for
+    it: what the file says, the project whose `.reviews` folder holds the file, or the current directory. Raises
+    UsageError, also for a file of which nothing was understood, and Conflict when there is a review of that id."""
+    model = client.settings.model_of(importing.AGENT)
+    if not isinstance(source, Mapping):
+        path = source if isinstance(source, Path) else named_path(source)
+        return await importing.import_path(client.engine, path, cwd, model=model)
+    if cwd is None:
+        raise UsageError("cwd is missing.", hint="Name the directory in which the other tool ran the agent.")
+    return await importing.import_files(client.engine, source, cwd, model=model)
+
+
+def imported_json(made: ImportedReview) -> dict[str, Any]:
+    return {
+        "id": made.review_id,
+        "rounds": made.rounds,
+        "findings": made.findings,
+        "sessions": dict(made.sessions),
+        "warnings": list(made.warnings),
+        "left_out": list(made.left_out),
+    }
 
 
 def check_agrees(
