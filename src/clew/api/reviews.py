@@ -1,4 +1,4 @@
-"""Reviews for surfaces: start a review, import one, and show it as JSON or Markdown."""
+"""Reviews for surfaces: start a review, import one, and show it as JSON, Markdown or SARIF."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clew import errors
+from clew import __version__, errors
 from clew.api.thread import choice
 from clew.core.costs.usage import MONEY_DIGITS
 from clew.core.record import Record
@@ -24,6 +24,7 @@ from clew.core.reviews.review import (
     Severity,
     findings_of,
 )
+from clew.core.reviews.sarif import sarif_log
 from clew.errors import ClewError, StoreError, UsageError
 from clew.hosts.reviews.imports import importing
 from clew.hosts.reviews.imports.importing import ImportedReview as ImportedReview
@@ -254,6 +255,12 @@ def _path_json(path: PathUsage) -> dict[str, Any]:
         "cost_usd_per_round": round(path.cost_usd / each, MONEY_DIGITS) if path.rounds else None,
         "seconds_per_round": round(path.seconds / each, 3) if path.rounds else None,
     }
+
+
+def sarif(review: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole review as a SARIF 2.1.0 log. `review` is what `review_json` made, with its secrets blanked if they are
+    to be: a secret cannot be blanked afterwards."""
+    return sarif_log(review, __version__)
 
 
 def markdown(state: ReviewState) -> str:

@@ -360,7 +360,7 @@ def test_an_export_contains_secrets_only_with_the_option(repo_cli: Any) -> None:
     key = "ghp_" + "x1Y2z3" * 6
     repo_cli.api.reply = Reviewer(answer([finding(detail=f"The token {key} is in the code, and so is abc-value-123.")]))
     review = reviewed(repo_cli)
-    for form, count in (("md", 2), ("json", 4)):  # JSON contains each finding twice
+    for form, count in (("md", 2), ("json", 4), ("sarif", 4)):  # JSON contains each finding twice
         done = repo_cli.run("review", "export", review, "--format", form, MY_TOKEN="abc-value-123")
         assert (done.code, key in done.out, "abc-value-123" in done.out) == (0, False, False)
         assert "The token [redacted: GitHub token] is in the code" in done.out.replace("\\", "")

@@ -23,30 +23,32 @@ if TYPE_CHECKING:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["md", "json"]),
+    type=click.Choice(["md", "json", "sarif"]),
     default="md",
     show_default=True,
-    help="Markdown or JSON.",
+    help="Markdown, JSON, or SARIF 2.1.0.",
 )
 @click.option("--output", metavar="FILE", help="Write to this file.  [default: stdout]")
 @click.option("--force", is_flag=True, help="Replace a FILE that exists.")
 @click.option("--with-secrets", is_flag=True, help="Do not blank what is a secret, or looks like one.")
 def export(review_id: str, kind: str, output: str | None, force: bool, with_secrets: bool) -> None:
-    """Write a review as Markdown, for a pull request, or as JSON with everything that is known. Secrets are blanked.
+    """Write a review as Markdown, for a pull request; as JSON with everything that is known; or as SARIF, for a code
+    scanning service or an editor. Secrets are blanked.
 
     \b
       clew review export latest --output review.md
+      clew review export latest --format sarif --output review.sarif
       clew review export latest | gh pr comment --body-file -
     """
     path = output_path(output, force=force) if output is not None else None
 
     async def work(client: Client) -> tuple[str | dict[str, Any], list[str]]:
-        from clew.api.reviews import markdown, review_json
+        from clew.api.reviews import markdown, review_json, sarif
 
         state = await client.reviews.find(await client.reviews.resolve(review_id))
         made: Any = markdown(state) if kind == "md" else review_json(state, await client.reviews.sessions(state))
         made, kinds = (made, []) if with_secrets else client.blanked(made)
-        return made, kinds
+        return sarif(made) if kind == "sarif" else made, kinds
 
     made, kinds = with_client(work, reads=True)
     if kinds:
