@@ -1,4 +1,4 @@
-"""Reviews for surfaces: start a review, and show it as JSON or Markdown."""
+"""Reviews for surfaces: start a review, import one, and show it as JSON, Markdown or SARIF."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clew import errors
+from clew import __version__, errors
 from clew.api.thread import choice
 from clew.core.costs.usage import MONEY_DIGITS
 from clew.core.record import Record
@@ -24,11 +24,15 @@ from clew.core.reviews.review import (
     Severity,
     findings_of,
 )
+from clew.core.reviews.sarif import sarif_log
 from clew.errors import ClewError, StoreError, UsageError
+from clew.hosts.reviews.imports import importing
+from clew.hosts.reviews.imports.importing import ImportedReview as ImportedReview
 from clew.hosts.reviews.reviews import LiveRound as LiveRound
 from clew.hosts.reviews.reviews import ReviewSpec
 from clew.hosts.reviews.reviews import ReviewState as ReviewState
 from clew.hosts.reviews.reviews import RoundOptions as RoundOptions
+from clew.hosts.validation import named_path
 from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
@@ -66,6 +70,35 @@ async def start(client: Client, options: ReviewOptions) -> LiveRound:
             timeout_s=options.timeout_s,
         )
     )
+
+
+async def import_file(
+    client: Client, source: str | Path | Mapping[str, bytes], cwd: str | None = None
+) -> ImportedReview:
+    """Imports a review that another tool kept. Stores all of it or nothing.
+
+    `source` is the path of a file or of a session's folder, or the contents of files by their names: one file, or those
+    of a session as they are named in its folder. `cwd` is where the other tool ran the agent. A path has a default for
+    it: what the file says, the project whose `.reviews` folder holds the file, or the current directory. Raises
+    UsageError, also for a file of which nothing was understood, and Conflict when there is a review of that id."""
+    model = client.settings.model_of(importing.AGENT)
+    if not isinstance(source, Mapping):
+        path = source if isinstance(source, Path) else named_path(source)
+        return await importing.import_path(client.engine, path, cwd, model=model)
+    if cwd is None:
+        raise UsageError("cwd is missing.", hint="Name the directory in which the other tool ran the agent.")
+    return await importing.import_files(client.engine, source, cwd, model=model)
+
+
+def imported_json(made: ImportedReview) -> dict[str, Any]:
+    return {
+        "id": made.review_id,
+        "rounds": made.rounds,
+        "findings": made.findings,
+        "sessions": dict(made.sessions),
+        "warnings": list(made.warnings),
+        "left_out": list(made.left_out),
+    }
 
 
 def check_agrees(
@@ -222,6 +255,12 @@ def _path_json(path: PathUsage) -> dict[str, Any]:
         "cost_usd_per_round": round(path.cost_usd / each, MONEY_DIGITS) if path.rounds else None,
         "seconds_per_round": round(path.seconds / each, 3) if path.rounds else None,
     }
+
+
+def sarif(review: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole review as a SARIF 2.1.0 log. `review` is what `review_json` made, with its secrets blanked if they are
+    to be: a secret cannot be blanked afterwards."""
+    return sarif_log(review, __version__)
 
 
 def markdown(state: ReviewState) -> str:
