@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 from clew.core.explanation import Explanation
 from clew.testing.model.scripts import Hang
@@ -113,6 +114,8 @@ def test_what_ask_refuses_is_refused(cli: Any) -> None:
         done = cli.run("ask", "--explain", *args)
         assert (done.code, done.out) == (code, ""), args
         assert "Traceback" not in done.err
+    refused = cli.run("ask", "--explain", "--json", "-t", "t", " ")
+    assert refused.json == {"error": {"code": "usage", "message": "The prompt is empty.", "hint": ANY}}
 
 
 def test_a_missing_agent_is_named(cli: Any) -> None:
