@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from clew.api.wire.operations import Failure
+from clew.api.wire.operations import Failure, Operation
 from clew.api.wire.shape import Doc, Money, Permissions, Shape, Time, Trust, Visibility
 
 Step = Literal["same", "changed", "only_a", "only_b"]
@@ -188,3 +188,9 @@ class Replay(Shape):
     before: ReplayTotals
     after: ReplayTotals
     error: Annotated[Failure | None, Doc("Why it ended early")]
+
+
+class ReplayOperation(Operation):
+    """A replay that was started."""
+
+    result: Replay | None  # type: ignore[assignment]  # the same, described in more detail

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from clew.api.wire.operations import Failure
+from clew.api.wire.operations import Failure, Operation
 from clew.api.wire.shape import Doc, Shape, Time
 
 
@@ -35,7 +35,13 @@ class AdoptedSession(AgentSession):
 
 
 class Adoption(Shape):
-    """The result of `POST /api/sessions/adopt`."""
+    """What became of the sessions that were chosen."""
 
     items: list[AdoptedSession]
     errors: Annotated[list[Failure], Doc("Sessions that were not found, or whose thread is in use")]
+
+
+class AdoptOperation(Operation):
+    """An adoption that was started."""
+
+    result: Adoption | None  # type: ignore[assignment]  # the same, described in more detail
