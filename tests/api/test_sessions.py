@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-from pathlib import Path
-
 import pytest
 
 from clew.api import sessions
@@ -12,16 +9,7 @@ from clew.api.operations import OperationStatus
 from clew.api.sessions import SessionSelection
 from clew.errors import Cancelled, UsageError
 from clew.testing.stage import Stage
-from transfer.test_agent_sessions import plant, session_lines
-
-
-def planted(stage: Stage, *folders: Path) -> list[str]:
-    """Sessions of these directories, the newest first."""
-    ids = [str(uuid.UUID(int=number + 1)) for number in range(len(folders))]
-    for number, (session_id, folder) in enumerate(zip(ids, folders, strict=True)):
-        folder.mkdir(exist_ok=True)
-        plant(stage, session_id, session_lines(session_id, folder, f"question {number}"), age_s=number)
-    return ids
+from transfer.session_files import planted
 
 
 async def test_sessions_are_listed_up_to_a_limit_and_within_the_allowed_directories(scripted: Stage) -> None:

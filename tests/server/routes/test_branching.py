@@ -9,7 +9,8 @@ import pytest
 
 from clew.testing.model.scripts import Hang, Reply, Request, Text, newest_user_text
 from clew.testing.stage import MODEL, Stage
-from server.daemons import LocalDaemon, local_daemon, parsed
+from server.daemons import LocalDaemon, local_daemon
+from server.operations import events_of
 
 OPUS = "claude-opus-4-1"
 CALLS: list[tuple[str, str, Any]] = [
@@ -30,12 +31,6 @@ async def two_threads(daemon: LocalDaemon) -> None:
 
 async def names(daemon: LocalDaemon) -> set[str]:
     return {each["name"] for each in (await daemon.get("/api/threads?kind=all"))["items"]}
-
-
-async def events_of(daemon: LocalDaemon, operation: str) -> list[Any]:
-    """To the end of the operation."""
-    async with daemon.http.stream("GET", f"/api/operations/{operation}/events") as response:
-        return [event async for event in parsed(response.aiter_lines())]
 
 
 async def test_a_replay_is_an_operation_with_both_answers_of_each_round(daemon: LocalDaemon) -> None:

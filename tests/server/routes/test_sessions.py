@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from api.test_sessions import planted
 from clew.testing.stage import Stage
 from server.daemons import LocalDaemon, local_daemon
-from server.routes.test_branching import events_of
+from server.operations import events_of
+from transfer.session_files import planted
 
 
 async def adopted(daemon: LocalDaemon, body: Any) -> Any:

@@ -1,14 +1,10 @@
-"""The bodies of requests that make threads from others, and that adopt sessions."""
+"""The bodies of requests that make threads from others."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field
 
-from clew.server.models.requests import Agent, Cwd, Id, Model, Name, Permissions, PrintableText, RequestModel
-
-MAX_ADOPTED = 1_000  # ids in one request
+from clew.server.models.requests import Agent, Cwd, Id, Model, Name, Permissions, RequestModel
 
 
 class ReplayRequest(RequestModel):
@@ -28,18 +24,3 @@ class MergeRequest(RequestModel):
     agent: Agent | None = Field(None, description="The agent that answers in it; default: that of `a`")
     model: Model | None = Field(None, description="Default: that of `a`, or that of `b` if it has the agent")
     cwd: Cwd | None = Field(None, description="The work directory; default: that of `a`")
-
-
-SessionId = Annotated[PrintableText, Field(min_length=1, max_length=200)]
-
-
-class AdoptRequest(RequestModel):
-    ids: list[SessionId] | None = Field(
-        None, max_length=MAX_ADOPTED, description="Ids of sessions, or unambiguous beginnings of ids"
-    )
-    all: bool | None = Field(
-        None, description="All sessions that belong to no thread, or that continued outside Clew since"
-    )
-    agent: Agent | None = Field(None, description="Only sessions of this agent")
-    project: Cwd | None = Field(None, description="With `all`: only sessions of this directory and of those below it")
-    dry_run: bool | None = Field(None, description="Only report what would be adopted")

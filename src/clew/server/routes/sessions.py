@@ -14,9 +14,9 @@ from starlette.responses import Response
 from clew.api import sessions
 from clew.api.wire import sessions as wire
 from clew.server.access import SharedState, TheShared
-from clew.server.models.branching import AdoptRequest
 from clew.server.models.json_body import json_response
 from clew.server.models.openapi import fails, located
+from clew.server.models.sessions import AdoptRequest
 from clew.server.routes.operations import started
 
 router = APIRouter(prefix="/api/sessions", tags=["sessions"])
