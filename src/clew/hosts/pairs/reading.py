@@ -202,7 +202,7 @@ def position_of(state: StateFile) -> tuple[PairPosition, tuple[PairRound, ...]]:
         phase, asking, finished = _derived_position(state)
     asked = _last_prompt(state, phase)
     if phase is not Phase.DONE and asked is not None and (asked == asking or not asking.strip()):
-        asking = prompts.CONTINUE
+        asking = prompts.CONTINUE_PAIR
     if not any(round_.number == number for round_ in rounds):
         reports = state.messages(PairPart.WORKER) if phase is Phase.DONE and not finished else []
         result = reports[-1][1] if reports else None

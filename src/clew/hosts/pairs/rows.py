@@ -98,7 +98,7 @@ def recover(store: Store, pair: Pair, changed: Sequence[str], now: float, mark: 
     was_received = is_in_thread and any(attempt.pid is not None for attempt in store.runs.attempts(run.id))
     if is_in_thread and not was_received:
         store.turns.archive(thread_id, run.prompt_turn_id, inclusive=True, at=now, why=UNHEARD)
-    _set_prompt_with_news(store, pair, prompts.CONTINUE if was_received else pair.asking, now, mark)
+    _set_prompt_with_news(store, pair, prompts.CONTINUE_PAIR if was_received else pair.asking, now, mark)
     return None
 
 
