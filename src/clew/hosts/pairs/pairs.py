@@ -49,6 +49,7 @@ class NewPair(Record):
     cwd: str
     agent: str
     name: str | None = None
+    number_if_taken: bool = False  # a taken name gets a number; else it raises Conflict
     instructor_model: str | None = None
     worker_model: str | None = None
     thinking: bool = False
@@ -109,7 +110,7 @@ class Pairs:
 
         def create(store: Store) -> Pair:
             made = imports.create_with_threads(
-                store, pair, new.permissions, unique=new.name is None, origins=new.origins
+                store, pair, new.permissions, unique=new.name is None or new.number_if_taken, origins=new.origins
             )
             self._take_lease(store, made, token)
             return rows.open_round(store, made, 1, now, rows.new_mark(context))
