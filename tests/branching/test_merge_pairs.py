@@ -16,7 +16,7 @@ from clew.testing.model.scripts import Hang
 from clew.testing.stage import Stage
 from clew.testing.truth import tokens
 from pairs.couple import Couple, carried_out, resumed, start, turns
-from transfer.machines import ask
+from transfer.machines import ask, clew
 
 AS_THEY_ARE = MergeOptions()
 WAIT_S = 60
@@ -105,3 +105,21 @@ async def test_pairs_that_cannot_be_merged_are_refused_and_nothing_is_stored(scr
         live.kill()
         await live.finish()
         assert {state.pair.name for state in await client.pairs.list()} == {"a", "b", "busy"}
+
+
+@pytest.mark.rest
+async def test_the_command_merges_two_pairs(scripted: Stage) -> None:
+    Couple(scripted, rounds=1)
+    async with scripted.open() as client:
+        for name in ("a", "b"):
+            await carried_out(client, scripted, name=name)
+        await ask(await client.thread("t", cwd=scripted.work), "one")
+    done = clew(scripted, "threads", "merge", "a", "b", "--name", "both")
+    assert (done.code, done.out) == (0, "both\n"), done.err
+    assert "2 of a, 2 of b, and a summary for each part" in done.err
+    assert 'continue with clew pair --session both "…"' in done.err
+    told = clew(scripted, "threads", "merge", "a", "b", "--json").json
+    assert (told["name"], told["own_rounds"], set(told["parts"])) == ("a-b", [2, 2], {"instructor", "worker"})
+    mixed = clew(scripted, "threads", "merge", "a", "t")
+    assert (mixed.code, "a is a pair, and t is a thread" in mixed.err) == (2, True)
+    assert clew(scripted, "pair", "--session", "both", "Which is better?").code == 0

@@ -13,9 +13,10 @@ from clew.core.thread import OriginKind, Permissions
 from clew.errors import AgentMissing, Busy, Conflict, NotFound, UsageError
 from clew.hosts.branching.pair_replay import PairReplay, PairReplayOptions, replay_pair
 from clew.hosts.pairs.pairs import PairState
-from clew.testing.model.scripts import Hang
+from clew.testing.model.scripts import Fail, Hang
 from clew.testing.stage import MODEL, Stage
 from pairs.couple import CONTINUE, Couple, carried_out, finished, order, resumed, start, turns
+from transfer.machines import clew
 
 OPUS = "claude-opus-4-1"
 WAIT_S = 60
@@ -130,3 +131,37 @@ async def test_rounds_directory_and_permissions_can_be_given_and_wrong_options_a
             with pytest.raises(error):
                 await replayed(client, name, **options)
         assert len(await client.pairs.list()) == known
+
+
+@pytest.mark.rest
+async def test_the_command_replays_a_pair_and_part_models_are_for_pairs(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=1)
+    async with scripted.open() as client:
+        await carried_out(client, scripted, name="maze")
+        await client.thread("t", cwd=scripted.work)
+    done = clew(scripted, "threads", "replay", "maze", "--with-worker-model", OPUS, "--name", "new")
+    assert done.code == 0, done.err
+    assert "round 1, worker:\n  report-1" in done.out
+    assert "new pair: new, with the task of maze, up to 10 rounds" in done.err
+    assert "permissions read-only: nothing is changed" in done.err
+    assert "pair maze · finished · 2 rounds" in done.err and "pair new · finished · 2 rounds" in done.err
+    assert "clew threads diff maze new compares them" in done.err
+    assert {request.model for request in couple.requests[PairPart.WORKER][-1:]} == {OPUS}
+    told = clew(scripted, "threads", "replay", "maze", "--with-model", OPUS, "--json").json
+    assert (told["of"][0]["name"], told["before"]["status"], told["after"]["status"]) == (
+        "maze",
+        "finished",
+        "finished",
+    )
+    assert (told["instructor_model"], told["worker_model"], told["error"]) == (OPUS, OPUS, None)
+    assert clew(scripted, "threads", "diff", "maze", "new", "--json").code == 0
+    for refused in (("t", "--with-worker-model", OPUS), ("pair-maze-worker", "--with-instructor-model", OPUS)):
+        done = clew(scripted, "threads", "replay", *refused)
+        assert (done.code, "not a pair" in done.err) == (2, True)
+    assert clew(scripted, "threads", "replay", "nobody", "--with-worker-model", OPUS).code == 2
+    assert clew(scripted, "threads", "replay", "maze").code == 2
+    couple.orders.append(Fail(401, "authentication_error", "invalid x-api-key"))
+    failed = clew(scripted, "threads", "replay", "maze", "--with-worker-model", OPUS, "--rounds", "3")
+    assert failed.code == 4
+    models = f"--with-instructor-model {MODEL} --with-worker-model {OPUS}"
+    assert f"to continue: clew threads replay maze --with-agent claude {models} --rounds 3 --name maze-" in failed.err

@@ -37,6 +37,7 @@ class PairCursor(NamedTuple):
 
 
 BEGINNING = PairCursor()
+AT_END = PairCursor(AFTER_RUN)  # after every event: a follower from here on only waits for the end
 
 
 class FollowedEvent(Record):
