@@ -151,6 +151,7 @@ PYTHON_EXAMPLES: dict[str, Example] = {
         _asks_once,
         ["Bash {'command': 'make test'}", "None", "The tests pass."],
     ),
+    "Modules": (_says(), ["True ['claude']", "ask default"]),
     "Sessions by key": (_says(), ["boss:charles/peon:4 None", "False []"]),
     "Errors": (
         _refuses,
