@@ -181,6 +181,7 @@ PYTHON_EXAMPLES: dict[str, Example] = {
             "both 0 (4, 4)",
         ],
     ),
+    "Modules": (_says(), ["True ['claude']", "ask default"]),
     "Sessions by key": (_says(), ["boss:charles/peon:4 None", "False []"]),
     "Errors": (
         _refuses,

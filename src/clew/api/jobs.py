@@ -302,6 +302,30 @@ def takes(worker: StoredWorker, kind: str) -> bool:
     return kind != SUBMITTED or not worker.hooks_only
 
 
+async def predecessor(client: Client, job_id: str) -> Job | None:
+    """The job of the same key that must end before this job starts, if there is one."""
+    return await client.engine.store.call(lambda store: store.jobs.predecessor(job_id))
+
+
+async def own_worker(client: Client) -> str | None:
+    """The id of the worker that runs in this process, if there is one."""
+    found = await client.engine.store.call(lambda store: store.workers.all())
+    return next((each.id for each in found if each.owner == client.engine.context.owner), None)
+
+
+async def jobs_of_worker(client: Client, worker: str, since: float, seen: Mapping[str, Job]) -> list[Job]:
+    """The jobs that a worker has, those that it had at some time since `since`, and those of `seen` that it has just
+    returned to the queue; the oldest first."""
+
+    def read(store: Store) -> list[Job]:
+        found = {job.id: job for job in store.jobs.of_worker(worker, since)}
+        left = [store.jobs.find(each) for each, job in seen.items() if each not in found and job.status not in STOPPED]
+        found |= {job.id: job for job in left if job is not None and job.worker in (None, worker)}
+        return sorted(found.values(), key=lambda job: job.created_at)
+
+    return await client.engine.store.call(read)
+
+
 def _alive(client: Client, store: Store) -> list[StoredWorker]:
     context = client.engine.context
     return [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.api.wire.shape import stamp
 from clew.cli.client_runner import client_command
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.jobs.change import cancel, retry
@@ -19,7 +20,6 @@ from clew.cli.ui.printing import note, print_json, say, say_block, say_fields
 from clew.cli.ui.run_display import meaning, session_words
 from clew.cli.ui.tables import columns
 from clew.core.jobs.job import STOPPED, JobStatus
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client

@@ -126,7 +126,7 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
         asked = jobs.JobOptions(text, options.pop("cwd") or ".", limits=limits, delay_s=delay_s, **options)
         alive = await jobs.workers(client, SUBMITTED)
         if wait and not alive:  # if the agent is missing, this raises before a job is stored
-            client.engine.find(asked.agent or client.settings.of("agent"))
+            client.check_agent(asked.agent)
         job = await jobs.submit(client, asked)
         note_context(job.cwd, job.permissions, asked.trust)
         if wait:
@@ -165,7 +165,7 @@ def _deadline(given: str | None, now: float) -> float | None:
     """The deadline in epoch seconds. A time of day that has passed today means tomorrow."""
     from datetime import datetime
 
-    from clew.config import duration
+    from clew.api.settings import duration
 
     if given is None:
         return None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.api.wire.shape import stamp
 from clew.cli.client_runner import client_command
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.options import AS_JSON, LIMIT, complete_thread
@@ -20,7 +21,6 @@ from clew.cli.ui.tables import columns
 from clew.core.costs.usage import NO_USAGE
 from clew.core.runs.run import LIVE, Attempt, Run
 from clew.core.runs.tool_calls import ToolCall, calls
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
@@ -163,8 +163,7 @@ def _attempt_object(attempt: Attempt) -> dict[str, Any]:
 
 
 async def _tools(client: Client, run: Run) -> list[ToolCall]:
-    stored = await client.engine.store.call(lambda store: store.events.of_run(run.id))
-    return calls(each.event for each in stored)
+    return calls(each.event for each in await client.views.events(run.id))
 
 
 def _details(run: Run, thread: str, asks: bool, gone: bool) -> list[tuple[str, str]]:
