@@ -8,6 +8,7 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from clew.store.store import Store
 from clew.store.transfer.codec import Dump, Tables, merged
 from clew.store.transfer.import_checks import check
 from clew.store.transfer.restoring import pins_of
+from clew.system.cancellation import finish
 
 TIDIED = "threads_tidied_at"  # when a daemon or worker last cleaned up, so that several do not do it on the same day
 
@@ -86,11 +88,14 @@ class Archives:
 
         `asked`: an open question does not prevent it. Raises NotFound and Busy.
         """
-        done = await self._engine.store.atomically(
-            lambda store: self.archive_in(store, store.threads.together(name)[0], asked=asked, and_files=False)
-        )
-        await self._engine.store.call(lambda store: _remove_files(store, done))
-        return done
+
+        def archive(store: Store) -> ArchivedThread:
+            with store.transaction():
+                done = self.archive_in(store, store.threads.together(name)[0], asked=asked, and_files=False)
+            _remove_files(store, done)
+            return done
+
+        return await self._engine.store.call(archive)
 
     async def files(self) -> list[ArchiveFile]:
         """The newest first."""
@@ -116,9 +121,10 @@ class Archives:
         """Restores an archive by its path, or a thread's newest archive by its name."""
         path = await self.find(file_or_name)
         is_ours = path.resolve().parent == self._folder.resolve()
-        content = archive_file.read(path)
+        content = await asyncio.to_thread(archive_file.read, path)
         try:
-            return await self._engine.store.atomically(lambda store: self._restore(store, content, is_ours=is_ours))
+            work = self._engine.store.atomically(lambda store: self._restore(store, content, is_ours=is_ours))
+            return await finish(work)  # once it has begun, it is too late for a cancel
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise UsageError(f"{path} is damaged: it does not hold a whole thread.") from error
         except (StoreError, UsageError) as error:
