@@ -13,7 +13,8 @@ from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.errors import ClewError
 from clew.store.records import Changes, RunTotals, RunView, StoredEvent, ThreadPage, ThreadSummary, ThreadView, TurnView
-from clew.store.views.search import ListedThread, PageFilters, SearchHit, ThreadFilters, TurnFilters
+from clew.store.views.search import ListedThread as ListedThread
+from clew.store.views.search import PageFilters, SearchHit, ThreadFilters, TurnFilters
 
 if TYPE_CHECKING:
     from clew.core.costs.savings import DailySavings
@@ -138,6 +139,10 @@ class Views:
         return await self._store.call(
             lambda store: StoreCounts(tuple(store.counts.by_outcome()), store.counts.live_runs(), store.counts.jobs())
         )
+
+    def check_agent(self, name: str) -> None:
+        """Raises UsageError if there is no agent of that name."""
+        self._engine.adapter(name)
 
     async def agents(self) -> list[AgentHealth]:
         return [await self._health(name) for name in self._engine.agents()]
