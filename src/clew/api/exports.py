@@ -52,7 +52,7 @@ class ExportedFile(Record):
 
     name: str  # NAME.clew, or NAME.clew.age if it is encrypted
     content: bytes
-    thread: ExportedThread
+    thread: ExportedThread  # what is in it; its own content is empty
     is_encrypted: bool
     signature: bytes | None  # for NAME.clew.sig
 
@@ -127,7 +127,8 @@ def export(client: Client, name: str, options: ExportOptions, *, new_id: str | N
             signature = await asyncio.to_thread(signatures.sign, signer, signatures.FOR_A_FILE, content)
         file = f"{made.name}.clew{'.age' if options.is_encrypted else ''}"
         operation.file = OperationFile(file, FILE_TYPE, content)
-        return ExportedFile(file, content, made, options.is_encrypted, signature)
+        about = replace(made, content=b"")  # else an operation that is kept would also hold what was encrypted
+        return ExportedFile(file, content, about, options.is_encrypted, signature)
 
     return client.operations.start("export", work, ExportedFile.to_shape, subjects=(name,), new_id=new_id)
 

@@ -337,9 +337,9 @@ async def test_signers_in_the_settings_apply_to_uploads(scripted: Stage) -> None
         await put(daemon, "t")
         content = await exported(daemon)
         failed = await done(daemon, (await imported(daemon, content, name="copy")).json())
-        assert failed["error"]["message"] == "The file is not signed."
+        assert failed["error"]["message"] == "t.clew is not signed."
         failed = await done(daemon, (await imported(daemon, content, name="copy", signature="none")).json())
-        assert failed["error"]["message"] == "The signature of The file is not an SSH signature."
+        assert failed["error"]["message"] == "The signature of t.clew is not an SSH signature."
         refused = await daemon.http.post("/api/remotes/push", json={"url": f"file://{scripted.work}/r", "all": True})
         assert (refused.status_code, await names(daemon)) == (422, ["t"])
 

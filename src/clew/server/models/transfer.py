@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from fastapi.exceptions import RequestValidationError
@@ -18,6 +19,7 @@ from clew.server.models.problems import RequestRefused
 from clew.server.models.requests import Cwd, Name, PrintableText, RequestModel, UnicodeText
 
 MAX_FIELDS = 10
+MAX_NAME_CHARS = 100
 MAX_FIELD_BYTES = 100_000  # of a form's field that is not the file
 
 Passphrase = Annotated[UnicodeText, Field(min_length=1, max_length=1000)]
@@ -92,6 +94,7 @@ class CleanRequest(RequestModel):
 
 class Upload(Record):
     file: bytes
+    name: str  # of the file, for messages
     fields: ImportForm
 
 
@@ -103,6 +106,7 @@ async def read_upload(request: Request) -> Upload:
             if len(items) > MAX_FIELDS or len({name for name, _ in items}) != len(items):
                 raise RequestRefused(422, "The form has a field twice, or too many fields.")
             values = {name: await _value(name, value) for name, value in items}
+            called = _called(form.get("file"))
     except (HTTPException, FormParserError) as error:
         why = f": {error.detail}" if isinstance(error, HTTPException) else "."
         raise RequestRefused(400, f"The form cannot be read{why}") from None
@@ -110,9 +114,15 @@ async def read_upload(request: Request) -> Upload:
     if not isinstance(file, bytes):
         raise UsageError("There is no file in the form.", hint="Send the exported file as the field `file`.")
     try:
-        return Upload(file, ImportForm.model_validate(values))
+        return Upload(file, called, ImportForm.model_validate(values))
     except ValidationError as error:
         raise RequestValidationError([{**each, "loc": ("body", *each["loc"])} for each in error.errors()]) from None
+
+
+def _called(file: str | UploadFile | None) -> str:
+    """The name that the sender gave the file, if it can be shown."""
+    name = PurePosixPath(file.filename or "").name if isinstance(file, UploadFile) else ""
+    return name if name and name.isprintable() and len(name) <= MAX_NAME_CHARS else "The file"
 
 
 async def _value(name: str, value: str | UploadFile) -> str | bytes:

@@ -64,5 +64,6 @@ async def import_(request: Request, shared: TheShared) -> Response:
         identity=given.identity,
         signature=None if given.signature is None else given.signature.encode(),
         dry_run=given.dry_run == "true",
+        file=upload.name,
     )
     return started(exports.import_file(shared.client, upload.file, options))

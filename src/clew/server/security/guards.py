@@ -97,8 +97,10 @@ class Guards:
                 with self._hook_bodies.share() as take:
                     receive = await self._check_hook(scope, receive, take)
                     await self._app(scope, receive, response)
-            elif scope["type"] == "http" and scope["method"] == "POST" and self._takes_upload(scope["path"]):
+            elif scope["type"] == "http" and self._takes_upload(scope["path"]):
                 self._check_head(scope)
+                if scope["method"] != "POST":
+                    raise problems.wrong_method(scope["method"], "POST")
                 with self._uploads.share() as take:
                     max_bytes = self._max_body_bytes(scope["path"])
                     receive = await _with_body(scope["headers"], receive, max_bytes, take, form="multipart")
