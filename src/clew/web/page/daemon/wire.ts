@@ -170,6 +170,7 @@ export interface Job {
   model: string | null;
   permissions: Permissions;
   key: string | null;
+  priority: number; // 1 is the most urgent
   checkpoint: boolean;
   limits: {
     timeout_s: number | null;
