@@ -37,7 +37,7 @@ class ModelJob:
 
 
 class Model:
-    """What the queue should do, computed from all jobs each time; they are in the order in which they were submitted."""
+    """What the queue should do, computed from all jobs each time, which are in the order of their submission."""
 
     def __init__(self) -> None:
         self.jobs: list[ModelJob] = []

@@ -256,10 +256,14 @@ def _view(store: Store, job: Job) -> JobView:
 
 
 def _runs(store: Store, job: Job) -> tuple[Run, ...]:
-    """The runs of the job, the oldest first. In a thread that jobs share, they are those up to the job's newest run."""
+    """The runs of the job, the oldest first."""
     runs = tuple(reversed(store.runs.newest(thread_id=job.thread_id, limit=RUNS_SHOWN)))
     if job.kind == SUBMITTED:
         return runs  # the job has a thread of its own
+    own = tuple(store.runs.of_job(job.id))
+    if job.run_id is None or len(own) >= job.runs:
+        return own
+    # Some are older than the record of which job a run belongs to: the last ones up to the job's newest run are shown.
     end = next((number for number, run in enumerate(runs, start=1) if run.id == job.run_id), 0)
     return runs[max(0, end - job.runs) : end]
 

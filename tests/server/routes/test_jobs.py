@@ -83,6 +83,8 @@ async def test_a_job_is_submitted_run_and_shown(daemon: LocalDaemon) -> None:
     done = await ended_job(daemon, made)
     assert (done["status"], done["result"], done["runs"], done["error"]) == ("succeeded", "done", 1, None)
     assert done["cost_usd"] > 0
+    run = await daemon.get(f"/api/runs/{done['run_id']}")
+    assert (run["kind"], run["belongs_to"]) == ("job", {"kind": "job", "id": made["id"], "name": None})
     assert (await daemon.get(f"/api/jobs/{made['id'][:10]}"))["id"] == made["id"], "by the beginning of its id"
     assert (await daemon.get("/api/jobs/latest"))["id"] == made["id"]
     [marker] = done["markers"]

@@ -60,7 +60,7 @@ WAIT = click.option(
     type=click.IntRange(MOST_URGENT, LEAST_URGENT),
     default=DEFAULT_PRIORITY,
     show_default=True,
-    help=f"Which of the jobs that wait starts first: {MOST_URGENT} is the most urgent. It changes no order within a key.",
+    help="Which of the jobs that wait starts first: 1 is the most urgent. It changes no order within a key.",
 )
 @click.option(
     "--retries",

@@ -151,7 +151,8 @@ class JobTable(Table):
         """Checks some waiting jobs, and marks a job as next when its key has no next job, or one that is less urgent.
 
         Two transactions that add and end jobs of one key at the same time may not see each other, and then no job is
-        next, or the next one does not have the priority of the job that was added. Returns the number of the last job that was checked, for the following call; 0 after the last job.
+        next, or the next one does not have the priority of the job that was added. Returns the number of the last job
+        that was checked, for the following call; 0 after the last job.
         """
         found = self._database.all("jobs_behind", after=after, limit=limit)
         for row in found:

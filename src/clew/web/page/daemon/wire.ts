@@ -78,6 +78,8 @@ export interface Turn {
 
 export interface Run extends RunSummary {
   thread_id: string;
+  kind: string;
+  belongs_to: { kind: "job" | "review" | "pair"; id: string; name: string | null } | null;
   agent: string;
   model: string | null;
   prompt: string;
