@@ -202,10 +202,17 @@ class Client:
         run = await self.run(run_id)
         return await self.engine.cancel(run.id)
 
-    async def stats(self, *, thread: Thread | None = None, since: float | None = None) -> list[StatRow]:
-        """The figures of the runs by day, agent, model and outcome; `clew.core.costs.savings` sums them up."""
+    async def stats(
+        self, *, thread: Thread | None = None, since: float | None = None, by_directory: bool = False
+    ) -> list[StatRow]:
+        """The figures of the runs by day, kind of thread, agent, model and outcome, and by the thread's directory.
+
+        `clew.core.costs.savings` sums them up, and `clew.api.stats` groups them.
+        """
         of_thread = thread.record.id if thread is not None else None
-        return await self.engine.store.call(lambda store: store.runs.stats(thread_id=of_thread, since=since))
+        return await self.engine.store.call(
+            lambda store: store.runs.stats(thread_id=of_thread, since=since, by_directory=by_directory)
+        )
 
     async def reply(self, run_id: str) -> Reply:
         """How a run of any process ended. Raises Conflict while it is in progress."""

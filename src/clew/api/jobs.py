@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 from clew.api.thread import choice
 from clew.core.costs.usage import MONEY_DIGITS, NO_USAGE, Usage
 from clew.core.ids import SHORT_ID
-from clew.core.jobs.job import ACTIVE, STOPPED, SUBMITTED, UNUSABLE_SESSION, Job, JobStatus, Limits, ProgressMarker
+from clew.core.jobs.job import (
+    ACTIVE,
+    DEFAULT_PRIORITY,
+    STOPPED,
+    SUBMITTED,
+    UNUSABLE_SESSION,
+    Job,
+    JobStatus,
+    Limits,
+    ProgressMarker,
+)
 from clew.core.outcome import Outcome
 from clew.core.record import Record, replace
 from clew.core.runs.run import Run
@@ -61,6 +71,7 @@ class JobOptions(Record):
     permissions: str | None = None
     trust: str | None = None
     key: str | None = None
+    priority: int | None = None  # from 1, the most urgent, to 100; None: 50
     limits: Mapping[str, Any] = MappingProxyType({})  # fields of `Limits`; the others have their defaults
     checkpoint: bool = False
     delay_s: float | None = None
@@ -102,6 +113,7 @@ class JobView(Record):
             "model": job.model,
             "permissions": job.permissions.value,
             "key": None if job.key == job.id else job.key,
+            "priority": job.priority,
             "checkpoint": job.checkpoint,
             "limits": {**limits.as_dict(), "deadline_at": stamp(limits.deadline_at)},
             "tries": job.tries,
@@ -177,6 +189,7 @@ async def submit(client: Client, options: JobOptions) -> Job:
             permissions=choice(Permissions, options.permissions or Permissions.EDITS),
             trust=choice(Trust, options.trust or settings.of("trust")),
             key=options.key,
+            priority=DEFAULT_PRIORITY if options.priority is None else options.priority,
             limits=limits,
             checkpoint=options.checkpoint,
             not_before=None if options.delay_s is None else begins_at,
@@ -243,10 +256,14 @@ def _view(store: Store, job: Job) -> JobView:
 
 
 def _runs(store: Store, job: Job) -> tuple[Run, ...]:
-    """The runs of the job, the oldest first. In a thread that jobs share, they are those up to the job's newest run."""
+    """The runs of the job, the oldest first."""
     runs = tuple(reversed(store.runs.newest(thread_id=job.thread_id, limit=RUNS_SHOWN)))
     if job.kind == SUBMITTED:
         return runs  # the job has a thread of its own
+    own = tuple(store.runs.of_job(job.id))
+    if job.run_id is None or len(own) >= job.runs:
+        return own
+    # Some are older than the record of which job a run belongs to: the last ones up to the job's newest run are shown.
     end = next((number for number, run in enumerate(runs, start=1) if run.id == job.run_id), 0)
     return runs[max(0, end - job.runs) : end]
 

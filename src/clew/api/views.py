@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, Unpack
 
 from clew.core.ids import RunId
 from clew.core.record import Record, replace
+from clew.core.runs.belonging import RunBelonging
 from clew.core.runs.question import Question
 from clew.core.runs.run import Run, RunStatus
 from clew.core.thread import Thread
@@ -120,9 +121,16 @@ class Views:
 
         def view(store: Store) -> list[RunView]:
             runs = store.runs.newest(thread_id=_id(thread), statuses=statuses, limit=limit)
-            return [store.views.run(run) for run in runs]
+            return store.views.runs(runs)
 
         return await self._store.call(view)
+
+    async def belongings(self, runs: Sequence[Run]) -> dict[str, RunBelonging]:
+        """By the id of the run: the name and kind of its thread, and the job, review or pair that it is part of.
+
+        A run that was deleted in the meantime has none.
+        """
+        return await self._store.call(lambda store: store.runs.belongings(runs))
 
     async def questions(self, *, thread: HasThread | None = None) -> list[Question]:
         """The open questions, the oldest first, of runs of any process, also of a dead one."""

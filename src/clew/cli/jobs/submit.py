@@ -12,6 +12,7 @@ from clew.cli.options import seconds
 from clew.cli.ui.printing import note, print_json, say
 from clew.core.durations import DAY_S
 from clew.core.ids import SHORT_ID
+from clew.core.jobs.job import DEFAULT_PRIORITY, LEAST_URGENT, MOST_URGENT
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,6 +54,13 @@ WAIT = click.option(
     metavar="KEY",
     help="Jobs with the same key run one at a time, in the order they were submitted. At most 200 characters.  "
     "[default: none]",
+)
+@click.option(
+    "--priority",
+    type=click.IntRange(MOST_URGENT, LEAST_URGENT),
+    default=DEFAULT_PRIORITY,
+    show_default=True,
+    help="Which of the jobs that wait starts first: 1 is the most urgent. It changes no order within a key.",
 )
 @click.option(
     "--retries",

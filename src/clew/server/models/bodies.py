@@ -106,6 +106,7 @@ def run(view: RunView) -> Body:
     return {
         **run_summary(record, view.stderr_tail),
         "thread_id": record.thread_id,
+        **view.belonging.to_json(),
         "agent": record.agent,
         "model": record.model,
         "prompt": record.prompt,
