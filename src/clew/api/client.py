@@ -217,6 +217,10 @@ class Client:
         """
         return await self._chat.queued.send(run_id)
 
+    async def recover(self) -> list[RunRecord]:
+        """Ends the runs that crashed processes left behind, and returns them."""
+        return await self.engine.recover()
+
     async def take_up(self, may_run: Callable[[ThreadRecord], bool] | None = None) -> list[RunRecord]:
         """For daemons: starts prompts that a dead daemon left queued, and delivers answers that its runs did not read.
 

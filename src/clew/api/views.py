@@ -12,7 +12,14 @@ from clew.core.runs.run import Run, RunStatus
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.errors import ClewError
-from clew.store.records import Changes, RunTotals, RunView, StoredEvent, ThreadPage, ThreadSummary, ThreadView, TurnView
+from clew.store.records import Changes as Changes
+from clew.store.records import RunTotals as RunTotals
+from clew.store.records import RunView as RunView
+from clew.store.records import StoredEvent as StoredEvent
+from clew.store.records import ThreadPage as ThreadPage
+from clew.store.records import ThreadSummary as ThreadSummary
+from clew.store.records import ThreadView as ThreadView
+from clew.store.records import TurnView as TurnView
 from clew.store.views.search import ListedThread, PageFilters, SearchHit, ThreadFilters, TurnFilters
 
 if TYPE_CHECKING:

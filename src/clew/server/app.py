@@ -111,5 +111,5 @@ async def _recover_periodically(shared: SharedState) -> None:
 async def _take_up_runs(shared: SharedState, *, recover: bool = False) -> None:
     with problems.failures_logged("the runs that other processes left could not be started"):
         if recover:
-            await shared.client.engine.recover()
+            await shared.client.recover()
         await shared.client.take_up(shared.roots.may_run)

@@ -36,10 +36,10 @@ def export(review_id: str, kind: str, output: str | None, force: bool, with_secr
     path = output_path(output, force=force) if output is not None else None
 
     async def work(client: Client) -> tuple[str | dict[str, Any], list[str]]:
-        from clew.api.reviews import markdown, review_json
+        from clew.api.reviews import markdown, review_shape
 
         state = await client.reviews.find(await client.reviews.resolve(review_id))
-        made = markdown(state) if kind == "md" else review_json(state, await client.reviews.sessions(state))
+        made = markdown(state) if kind == "md" else review_shape(state, await client.reviews.sessions(state)).to_json()
         return (made, []) if with_secrets else client.blanked(made)
 
     made, kinds = with_client(work, reads=True)

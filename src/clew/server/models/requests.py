@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-Permissions = Literal["ask", "edits", "read-only", "all"]
-Trust = Literal["user", "project"]
-Visibility = Literal["shared", "own"]
+from clew.api.wire.shape import Permissions, Trust, Visibility
 
 
 def _unicode(text: str) -> str:
