@@ -8,7 +8,7 @@ WORKERS ?= 4
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-all check unit everyday rest mutations soak bench clean fmt docs prompts web web-check wire chromium openssh
+.PHONY: demo test test-all check unit everyday rest mutations soak bench clean fmt docs prompts web web-check wire sarif chromium openssh
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -33,10 +33,10 @@ check: $(STAMP) web-check ## ruff, mypy strict, import contracts, generated docs
 unit: $(STAMP)            ## the tests that start no process: under a minute on two quiet cores
 	$(BIN)/pytest -n $(CORES) --dist worksteal -m unit
 
-everyday: $(STAMP) web chromium openssh
+everyday: $(STAMP) web sarif chromium openssh
 	$(PYTEST) -m "not rest and not soak"
 
-rest: $(STAMP) web chromium openssh
+rest: $(STAMP) web sarif chromium openssh
 	$(PYTEST) -m "rest and not soak"
 
 mutations: $(STAMP)       ## breaks each guard of the decision and each row of the outcome table: a test must notice
@@ -66,6 +66,20 @@ web-check: $(MODULES)     ## the page's types, and the tests of its pure parts
 	@$(TYPES) | ($(NPM) run -s wire -- --check) || { echo "$(WEB)/page/daemon/openapi.ts is stale, or was edited: run make wire."; exit 1; }
 	$(NPM) run -s check
 	$(NPM) run -s test
+
+# The package brings the schema of SARIF 2.1.0; no package on PyPI does. Only that file of it is used.
+SARIF := $(VENV)/sarif-2.1.0.json
+SARIF_PACKAGE := @microsoft/jest-sarif@1.0.0-beta.0
+SARIF_FILE := package/lib/schemas/sarif-2.1.0-rtm.5.json
+SARIF_SHA256 := 2d99159ae54a3eea97f81781cff48780548657c35949f4b7f25e99a2ba4de4f8
+
+sarif: $(SARIF)           ## the schema that exported reviews are checked against
+
+$(SARIF): | $(MODULES)
+	$(NPM) pack --silent --pack-destination "$(abspath $(VENV))" $(SARIF_PACKAGE)
+	tar -xzOf $(VENV)/microsoft-jest-sarif-*.tgz $(SARIF_FILE) > $@.new
+	@$(BIN)/python -c 'import hashlib, sys; sys.exit(hashlib.sha256(open("$@.new", "rb").read()).hexdigest() != "$(SARIF_SHA256)" and "$(SARIF_PACKAGE) has another schema than expected")'
+	mv $@.new $@
 
 chromium:                 ## the browser of the tests in tests/browser
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -y -q chromium || { apt-get update -q && apt-get install -y -q chromium; }; }; } || \

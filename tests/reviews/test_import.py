@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import forkserver
+from clew.api.reviews import import_file
 from clew.core.reviews.review import findings_of
 from clew.errors import Conflict, UsageError
-from clew.hosts.reviews.imports import import_file
 from clew.hosts.reviews.reviews import RoundOptions
 from clew.testing.stage import MODEL, Stage
 from reviews.reviewer import Reviewer, answer, repository
@@ -68,7 +68,7 @@ async def test_a_session_with_a_file_is_resumed(stage: Stage, shape: str) -> Non
     ids = {"claudeSessionId": session} if shape == "single" else {"claudeSessionIds": {MODEL: session}}
     stage.api.reply = Reviewer(answer(earlier=[{"id": "F1", "state": "fixed"}]))
     async with stage.open(model=None) as client:
-        done = await import_file(client.engine, old_file(stage, **ids), str(repo))
+        done = await import_file(client, old_file(stage, **ids), str(repo))
         assert (done.review_id, done.rounds, list(done.sessions.values())) == ("2025-07-01-003", 1, [True])
         thread = await client.find("review-2025-07-01-003")
         assert next(turn.text for turn in await thread.turns()) == "The whole old prompt: look at ALPHA."
@@ -89,7 +89,7 @@ async def test_each_models_session_is_resumed(stage: Stage) -> None:
     (repo / "a.py").write_text("a = 2\n")
     stage.api.reply = Reviewer()
     async with stage.open(model=None) as client:
-        done = await import_file(client.engine, old_file(stage, claudeSessionIds=sessions), str(repo))
+        done = await import_file(client, old_file(stage, claudeSessionIds=sessions), str(repo))
         assert done.sessions == {MODEL: True, OTHER: True}
         for model in (OTHER, MODEL):
             after = await (
@@ -107,7 +107,7 @@ async def test_without_a_session_file_the_rounds_become_history_and_nothing_is_r
     (repo / "a.py").write_text("a = 2\n")
     scripted.api.reply = Reviewer()
     async with scripted.open() as client:
-        done = await import_file(client.engine, old_file(scripted, **ids), str(repo))
+        done = await import_file(client, old_file(scripted, **ids), str(repo))
         assert not any(done.sessions.values())
         assert len(done.warnings) == len(ids)
         after = await (await client.reviews.follow(done.review_id, RoundOptions("Mended."))).finish()
@@ -135,7 +135,7 @@ async def test_a_file_with_both_fields_keeps_the_single_session(
     scripted.api.reply = Reviewer()
     async with scripted.open(model=None) as client:
         path = old_file(scripted, claudeSessionId=single, claudeSessionIds=by_model, **more)
-        done = await import_file(client.engine, path, str(repo))
+        done = await import_file(client, path, str(repo))
         expected = {model: session for model, session in by_model.items() if session} | {MODEL: single}
         state = await client.reviews.find(done.review_id)
         assert await client.reviews.sessions(state) == expected
@@ -154,7 +154,7 @@ async def test_of_two_sessions_of_one_model_the_one_named_for_it_is_used(scripte
     newer = in_the_plain_cli(scripted, repo, "The newer prompt: BETA.")
     async with scripted.open(model=None) as client:
         path = old_file(scripted, claudeSessionId=older, claudeSessionIds={MODEL: newer})
-        done = await import_file(client.engine, path, str(repo))
+        done = await import_file(client, path, str(repo))
         state = await client.reviews.find(done.review_id)
         assert await client.reviews.sessions(state) == {MODEL: newer}
         assert done.sessions == {MODEL: True, "default": False}
@@ -166,7 +166,7 @@ async def test_the_same_session_in_both_fields_is_adopted_once(scripted: Stage) 
     session = in_the_plain_cli(scripted, repo, "The prompt: ALPHA.")
     async with scripted.open(model=None) as client:
         path = old_file(scripted, claudeSessionId=session, claudeSessionIds={MODEL: session})
-        done = await import_file(client.engine, path, str(repo))
+        done = await import_file(client, path, str(repo))
         assert (done.sessions, done.warnings) == ({MODEL: True}, ())
 
 
@@ -188,9 +188,9 @@ def test_a_review_whose_file_names_no_model_gets_the_given_model(
 async def test_an_adopted_session_decides_the_model(scripted: Stage) -> None:
     repo = repository(scripted.work / "repo")
     session = in_the_plain_cli(scripted, repo, "The prompt: ALPHA.")
-    async with scripted.open(model=None) as client:
+    async with scripted.open(model=OTHER) as client:
         path = old_file(scripted, claudeSessionId=session)
-        done = await import_file(client.engine, path, str(repo), model=OTHER)
+        done = await import_file(client, path, str(repo))
         assert (await client.reviews.find(done.review_id)).thread.model == MODEL
 
 
@@ -201,15 +201,15 @@ async def test_a_file_that_is_not_a_review_is_refused_and_nothing_is_stored(scri
         for content in ("", "[]", "{}", '{"reviewId": "../../etc"}', "\x00\xff", "[" * 100_000):
             path.write_text(content)
             with pytest.raises(UsageError):
-                await import_file(client.engine, path, str(repo))
+                await import_file(client, path, str(repo))
         with pytest.raises(UsageError):
-            await import_file(client.engine, scripted.folder / "none.json", str(repo))
+            await import_file(client, scripted.folder / "none.json", str(repo))
         assert await client.reviews.count() == 0
         assert await client.threads() == []
-        good = old_file(scripted, rounds="nonsense", claudeSessionIds={"opus": 5})
-        assert (await import_file(client.engine, good, str(repo))).rounds == 0
+        good = old_file(scripted, claudeSessionIds={"opus": 5})
+        assert (await import_file(client, good, str(repo))).left_out == ("claudeSessionIds (not readable)",)
         with pytest.raises(Conflict):
-            await import_file(client.engine, good, str(repo))
+            await import_file(client, good, str(repo))
         assert await client.reviews.count() == 1
         assert len(await client.threads()) == 1
 
@@ -220,7 +220,7 @@ async def test_a_session_of_another_thread_is_not_adopted(scripted: Stage) -> No
         thread = await client.thread("t", cwd=repo)
         await (await thread.ask("hello"))
         [launch] = scripted.launches
-        done = await import_file(client.engine, old_file(scripted, claudeSessionId=launch.session_id), str(repo))
+        done = await import_file(client, old_file(scripted, claudeSessionId=launch.session_id), str(repo))
         assert not any(done.sessions.values())
         assert "belongs to a thread already" in done.warnings[0]
         assert (await (await thread.ask("still there?"))).session_resumed

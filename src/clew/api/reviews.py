@@ -1,4 +1,4 @@
-"""Reviews for surfaces: start a review, and show it as a wire shape or as Markdown."""
+"""Reviews for surfaces: start a review, import one, and show it as a wire shape, Markdown or SARIF."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from clew import errors
+from clew import __version__, errors
 from clew.api.thread import choice
 from clew.api.wire import reviews as wire
 from clew.api.wire import tools
@@ -26,11 +26,15 @@ from clew.core.reviews.review import (
     Severity,
     findings_of,
 )
+from clew.core.reviews.sarif import sarif_log
 from clew.errors import ClewError, StoreError, UsageError
+from clew.hosts.reviews.imports import importing
+from clew.hosts.reviews.imports.importing import ImportedReview as ImportedReview
 from clew.hosts.reviews.reviews import LiveRound as LiveRound
 from clew.hosts.reviews.reviews import ReviewSpec
 from clew.hosts.reviews.reviews import ReviewState as ReviewState
 from clew.hosts.reviews.reviews import RoundOptions as RoundOptions
+from clew.hosts.validation import named_path
 
 if TYPE_CHECKING:
     from clew.api.client import Client
@@ -69,6 +73,35 @@ async def start(client: Client, options: ReviewOptions) -> LiveRound:
             timeout_s=options.timeout_s,
         )
     )
+
+
+async def import_file(
+    client: Client, source: str | Path | Mapping[str, bytes], cwd: str | None = None
+) -> ImportedReview:
+    """Imports a review that another tool kept. Stores all of it or nothing.
+
+    `source` is the path of a file or of a session's folder, or the contents of files by their names: one file, or those
+    of a session as they are named in its folder. `cwd` is where the other tool ran the agent. A path has a default for
+    it: what the file says, the project whose `.reviews` folder holds the file, or the current directory. Raises
+    UsageError, also for a file of which nothing was understood, and Conflict when there is a review of that id."""
+    model = client.settings.model_of(importing.AGENT)
+    if not isinstance(source, Mapping):
+        path = source if isinstance(source, Path) else named_path(source)
+        return await importing.import_path(client.engine, path, cwd, model=model)
+    if cwd is None:
+        raise UsageError("cwd is missing.", hint="Name the directory in which the other tool ran the agent.")
+    return await importing.import_files(client.engine, source, cwd, model=model)
+
+
+def imported_json(made: ImportedReview) -> dict[str, Any]:
+    return {
+        "id": made.review_id,
+        "rounds": made.rounds,
+        "findings": made.findings,
+        "sessions": dict(made.sessions),
+        "warnings": list(made.warnings),
+        "left_out": list(made.left_out),
+    }
 
 
 def check_agrees(
@@ -200,6 +233,12 @@ def review_line(state: ReviewState) -> tools.ReviewLine:
         open=sum(each.state is FindingState.OPEN for each in findings_of(state.rounds)),
         summary=answers[-1].summary if answers else None,
     )
+
+
+def sarif(review: Mapping[str, Any]) -> dict[str, Any]:
+    """The whole review as a SARIF 2.1.0 log. `review` is the JSON object of a `wire.Review`, with its secrets blanked
+    if they are to be: a secret cannot be blanked afterwards."""
+    return sarif_log(review, __version__)
 
 
 def markdown(state: ReviewState) -> str:

@@ -17,6 +17,7 @@ from clew.hosts.reviews.answer import MAX_FINDINGS, TEXT_MAX_CHARS
 from clew.hosts.reviews.reviews import MESSAGE_MAX_CHARS
 from clew.testing.model.scripts import FINAL, Fail, Text
 from clew.testing.stage import MODEL
+from reviews.old_sessions import session_folder
 from reviews.reviewer import Reviewer, answer, finding, git, repository
 
 ROOT = Path(__file__).parents[3]
@@ -359,7 +360,7 @@ def test_an_export_contains_secrets_only_with_the_option(repo_cli: Any) -> None:
     key = "ghp_" + "x1Y2z3" * 6
     repo_cli.api.reply = Reviewer(answer([finding(detail=f"The token {key} is in the code, and so is abc-value-123.")]))
     review = reviewed(repo_cli)
-    for form, count in (("md", 2), ("json", 4)):  # JSON contains each finding twice
+    for form, count in (("md", 2), ("json", 4), ("sarif", 4)):  # JSON contains each finding twice
         done = repo_cli.run("review", "export", review, "--format", form, MY_TOKEN="abc-value-123")
         assert (done.code, key in done.out, "abc-value-123" in done.out) == (0, False, False)
         assert "The token [redacted: GitHub token] is in the code" in done.out.replace("\\", "")
@@ -375,7 +376,7 @@ def test_old_files_are_imported_and_a_bad_one_does_not_stop_the_others(repo_cli:
 
     done = repo_cli.run("review", "import", str(bad), str(good))
     assert done.code == 2
-    assert done.out == "2025-07-01-003  1 round, no session: the next round starts fresh\n"
+    assert done.out == "2025-07-01-003  1 round, 1 finding, no session: the next round starts fresh\n"
     assert "bad.json is not a review" in done.err
     again = repo_cli.run("review", "import", str(good), "--cwd", ".", "--json")
     assert (again.code, again.json[0]["error"]["code"]) == (2, "conflict")
@@ -384,6 +385,22 @@ def test_old_files_are_imported_and_a_bad_one_does_not_stop_the_others(repo_cli:
     assert "round 1    claude · done" in shown.out
     printed = repo_cli.run("stats", "reviews").out.splitlines()
     assert printed == ["1 review, 0 rounds, 1 imported", "       1  with 1 round", "no follow-up rounds yet"]
+
+
+def test_a_session_of_the_public_tool_is_imported_and_what_is_left_out_is_named(repo_cli: Any) -> None:
+    folder = session_folder(repo_cli.stage.work, claudeSessionIds={}, colour="red")
+    latest = folder.parents[1] / "latest.json"
+
+    done = repo_cli.run("review", "import", str(latest), str(folder))
+    assert done.code == 2
+    assert done.out == f"{folder.name}  2 rounds, 4 findings, no session: the next round starts fresh\n"
+    assert f"clew: {latest} is not a review: nothing in it was understood." in done.err
+    assert "  left out: colour (not known)\n" in done.err
+    shown = repo_cli.run("review", "show", folder.name).out
+    assert "F2 info  Consider a test for an empty cart" in shown and "F1 critical  a.py:2" in shown
+    assert "+    return 3" in repo_cli.run("review", "show", folder.name, "--round", "1", "--diff").out
+    again = repo_cli.run("review", "import", str(folder), "--json")
+    assert (again.code, again.json[0]["error"]["code"]) == (2, "conflict")
 
 
 @pytest.mark.rest

@@ -15,6 +15,7 @@ from clew.store import open_store
 from clew.testing.model.scripts import Hang, Reply, Request
 from clew.testing.stage import MODEL, Stage
 from reviews.reviewer import Reviewer, answer, finding, git, repository
+from reviews.sarif_schema import check_sarif
 from server.daemons import LocalDaemon, ServeProcess, local_daemon
 from server.live.test_websocket import page_of
 
@@ -121,6 +122,9 @@ async def test_the_diff_of_a_round_and_the_whole_review_are_exported(daemon: Loc
     assert (await daemon.http.get(f"/api/reviews/{first['id']}/export?format=md")).text == written.text
     as_json = await daemon.get(f"/api/reviews/{first['id']}/export?format=json")
     assert as_json == await daemon.get(f"/api/reviews/{first['id']}")
+    sarif = await daemon.http.get(f"/api/reviews/{first['id']}/export?format=sarif")
+    assert (sarif.status_code, sarif.headers["content-type"]) == (200, "application/sarif+json")
+    assert check_sarif(sarif.json())["results"][0]["properties"]["finding"] == "F1"
     assert (await daemon.http.get(f"/api/reviews/{first['id']}/export?format=pdf")).status_code == 422
 
 
@@ -129,7 +133,7 @@ async def test_an_export_contains_secrets_only_on_request(daemon: LocalDaemon, r
     key = "ghp_" + "x1Y2z3" * 6
     daemon.stage.api.reply = Reviewer(answer([finding(detail=f"The token {key} is in the code.")]))
     address = f"/api/reviews/{(await reviewed(daemon, repo))['id']}"
-    for form in ("md", "json"):
+    for form in ("md", "json", "sarif"):
         text = (await daemon.http.get(f"{address}/export?format={form}")).text
         assert key not in text and "[redacted: GitHub token] is in the code" in text.replace("\\", "")
         assert key in (await daemon.http.get(f"{address}/export?format={form}&with_secrets=true")).text

@@ -71,11 +71,9 @@ async def file(operation_id: OperationId, client: TheClient) -> Response:
         if operation.is_running:
             raise Conflict("The operation has not ended.", hint="Its events say when it has.")
         raise NotFound("The operation made no file.")
-    headers = {
-        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(made.name, safe='')}",
-        "Content-Type": made.media_type,
-    }
-    return Response(made.content, headers=headers)
+    disposition = f"attachment; filename*=UTF-8''{quote(made.name, safe='')}"
+    # Whatever it holds, a browser only saves it.
+    return Response(made.content, media_type="application/octet-stream", headers={"Content-Disposition": disposition})
 
 
 @router.get(

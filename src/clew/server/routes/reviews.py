@@ -12,9 +12,10 @@ from starlette.responses import Response
 from clew.api import reviews
 from clew.api.wire import reviews as wire
 from clew.core.reviews.review import ReviewRound
+from clew.core.reviews.sarif import MEDIA_TYPE as SARIF
 from clew.errors import AgentFailed, NotFound, TimedOut, UsageError
 from clew.server.access import SharedState, TheClient, TheShared
-from clew.server.models.json_body import json_response
+from clew.server.models.json_body import json_bytes, json_response
 from clew.server.models.openapi import TEXT, fails, located, returns
 from clew.server.models.reviews import NewRound, ReviewSpec
 from clew.server.security.body_limits import takes_long_text
@@ -129,6 +130,7 @@ async def diff(review_id: ReviewId, number: Number, client: TheClient) -> Respon
             "content": {
                 MARKDOWN: {"schema": {"type": "string"}},
                 "application/json": {"schema": {"$ref": "#/components/schemas/Review"}},
+                SARIF: {"schema": {"type": "object"}},
             },
         },
     },
@@ -136,16 +138,20 @@ async def diff(review_id: ReviewId, number: Number, client: TheClient) -> Respon
 async def export(
     review_id: ReviewId,
     shared: TheShared,
-    format_: Annotated[Literal["md", "json"], Query(alias="format", description="Markdown, or the Review")] = "md",
+    format_: Annotated[
+        Literal["md", "json", "sarif"], Query(alias="format", description="Markdown, the Review, or SARIF 2.1.0")
+    ] = "md",
     with_secrets: Annotated[bool, Query(description="Without it, what looks like a secret is replaced")] = False,
 ) -> Response:
     made: Any
-    if format_ == "json":
-        made = (await _review(shared, review_id)).to_json()
-    else:
+    if format_ == "md":
         made = reviews.markdown(await shared.client.reviews.find(review_id))
+    else:
+        made = (await _review(shared, review_id)).to_json()
     if not with_secrets:
         made, _ = await asyncio.to_thread(shared.client.blanked, made)
+    if format_ == "sarif":
+        return Response(json_bytes(reviews.sarif(made)), media_type=SARIF)
     return json_response(made) if format_ == "json" else _text(made, MARKDOWN)
 
 

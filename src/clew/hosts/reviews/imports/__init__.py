@@ -1,0 +1,1 @@
+"""Imports reviews of older tools."""
