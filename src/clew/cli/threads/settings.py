@@ -76,9 +76,9 @@ def rename(name: str, new: str, as_json: bool) -> None:
         if done.trouble is not None:
             note(f"warning: {harmless(done.trouble)}")
         if as_json:
-            from clew.api.pairs import pair_json
+            from clew.api.pairs import pair_note
 
-            print_json(pair_json(await client.pairs.find(done.pair.id), rounds=False))
+            print_json(pair_note(await client.pairs.find(done.pair.id)).to_json())
 
     with_client(work)
 
