@@ -47,6 +47,7 @@ async def test_no_request_that_the_document_allows_or_forbids_breaks_the_server(
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 1\n")
     review = await over(daemon, await started(daemon, repo))
+    other = await daemon.post("/api/threads/t/fork", {"name": "other"}, 201)
     config = scripted.folder / "schemathesis.toml"
     config.write_text(CONFIG)
     done = await asyncio.to_thread(
@@ -65,6 +66,7 @@ async def test_no_request_that_the_document_allows_or_forbids_breaks_the_server(
             "FUZZ_JOB": job["id"],
             "FUZZ_REPO": str(repo),
             "FUZZ_REVIEW": review["id"],
+            "FUZZ_OTHER": other["id"],
             "FUZZ_KEPT": (await daemon.get(f"/api/reviews/{review['id']}"))["thread_id"],
         },
         cwd=scripted.folder,

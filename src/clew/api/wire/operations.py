@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from clew.api.wire.failures import Failure
+from clew.api.wire.failures import Failure as Failure
 from clew.api.wire.shape import Doc, Shape, Time
 
 
@@ -31,7 +31,10 @@ class Operation(Shape):
     last_seq: Annotated[int, Doc("The number of its newest event")]
     message: Annotated[str, Doc("Its newest progress")]
     error: OperationFailure | None
-    result: Annotated[dict[str, Any] | None, Doc("When it is done; the call that started it says what it holds")]
+    result: Annotated[
+        dict[str, Any] | None,
+        Doc("When it is done; the call that started it says what it holds, and whether it has one if it fails"),
+    ]
     file: OperationFile | None
     started_at: Time
     ended_at: Time | None

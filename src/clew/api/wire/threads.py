@@ -13,7 +13,6 @@ from clew.core.runs.run import LIVE
 if TYPE_CHECKING:
     from clew.core.thread import Origin as OriginRecord
     from clew.hosts.chat.chat import Deleted
-    from clew.hosts.chat.preview import Preview
     from clew.store.records import ThreadPage as ThreadPageRecord
     from clew.store.records import ThreadSummary
     from clew.store.records import ThreadView as ThreadViewRecord
@@ -86,33 +85,18 @@ class ThreadView(Shape):
     version: int
 
 
-class ChangePreview(Shape):
-    edit: str
-    truncate: str
-    retry: Annotated[str | None, Doc("Null for an agent's turn, which cannot be retried")]
-
-
-class SessionPreview(Shape):
-    """Whether the next turn resumes a session."""
-
-    resumes: bool
-    reason: str | None
-    words: str
-    after_change: ChangePreview | None
-
-
 def thread(summary: ThreadSummary) -> Thread:
     record, live = summary.thread, summary.live
     return Thread.of(
         record,
         summary,
         instructions=record.standing,
-        origin=None if record.origin is None else _origin(record.origin),
+        origin=None if record.origin is None else origin(record.origin),
         live=None if live is None else LiveRun.of(live, run_id=live.id),
     )
 
 
-def _origin(found: OriginRecord) -> Origin:
+def origin(found: OriginRecord) -> Origin:
     return Origin(found.how.value, [SourceThread.of(each) for each in found.of], found.round)
 
 
@@ -137,9 +121,3 @@ def thread_view(found: ThreadViewRecord) -> ThreadView:
         runs=[run(each) for each in found.runs],
         questions=[question(asked, live=asked.run_id in live) for asked in found.questions],
     )
-
-
-def session_preview(preview: Preview) -> SessionPreview:
-    change = preview.after_change
-    after = None if change is None else ChangePreview(change["edit"], change["truncate"], change.get("retry"))
-    return SessionPreview.of(preview, after_change=after)

@@ -48,6 +48,7 @@ class ReplayOptions(Record):
     cwd: str | None = None
     permissions: Permissions | None = None  # None: read-only
     name: str | None = None  # None: made from the old thread's name and the model
+    timeout_s: float | None = None  # of each run; None: as the settings say
 
 
 class ReplayAnswer(Record):
@@ -115,10 +116,16 @@ class LiveReplay:
         self.is_continued = is_continued  # the new thread existed already
         self.asked_before = count - len(prompts)
         self.error: ClewError | None = None  # why it stopped, once it has
+        self.timeout_s: float | None = None  # of each run; None: as the settings say
         self._engine = engine
         self._prompts = prompts
         self._stopped = False
         self._turn: LiveTurn | None = None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run in progress."""
+        return None if self._turn is None else self._turn.run.id
 
     def cancel(self) -> None:
         """Stops gently: what the agent has said is kept."""
@@ -157,7 +164,9 @@ class LiveReplay:
     async def _ask(self, prompt: _Prompt, person: Person | None) -> LiveTurn:
         thread = self.thread
         check_dir(thread)
-        options = TurnOptions(model=thread.model, fresh_session=prompt.retry_of is not None, person=person)
+        options = TurnOptions(
+            model=thread.model, fresh_session=prompt.retry_of is not None, timeout_s=self.timeout_s, person=person
+        )
         return await self._engine.start(
             TurnRequest(thread, prompt.text, options, standing=thread.standing, retry_of=prompt.retry_of)
         )
@@ -209,7 +218,9 @@ async def replay(engine: Engine, name: str, options: ReplayOptions) -> LiveRepla
         to_ask = _prompts_to_ask(store, old, thread, prompts)
         return LiveReplay(engine, old, thread, to_ask, len(prompts), is_continued=found is not None)
 
-    return await engine.store.atomically(prepare)
+    live = await engine.store.atomically(prepare)
+    live.timeout_s = options.timeout_s
+    return live
 
 
 def _with_replay_hint(error: ClewError | None) -> ClewError | None:

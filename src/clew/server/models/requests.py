@@ -6,7 +6,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from clew.api.wire.shape import Permissions, Trust, Visibility
+from clew.api.wire.shape import Permissions as Permissions
+from clew.api.wire.shape import Trust as Trust
+from clew.api.wire.shape import Visibility as Visibility
 
 
 def _unicode(text: str) -> str:

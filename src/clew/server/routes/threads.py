@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from clew.api.client import Client
 from clew.api.wire import threads as wire
+from clew.api.wire.explanations import Explanation, SessionPreview, explanation, session_preview
 from clew.api.wire.runs import Run
 from clew.api.wire.turns import ArchivedTurns, Turn
 from clew.api.wire.turns import turn as turn_shape
@@ -107,15 +108,38 @@ async def view(
     return json_response(wire.thread_view(await client.views.thread(name, before=before, limit=limit)).to_json())
 
 
-@router.get("/{thread}/session", response_model=wire.SessionPreview, responses=fails(404, body=False), tags=["threads"])
+@router.get("/{thread}/session", response_model=SessionPreview, responses=fails(404, body=False), tags=["threads"])
 async def session(
     name: ThreadName,
     client: TheClient,
     turn: Annotated[str | None, Query(max_length=200, description="The id of a turn that may be changed")] = None,
+    prompt: Annotated[str | None, Query(description="The prompt to explain; a long one: POST …/explain")] = None,
+    agent: Annotated[str | None, Query(max_length=100, description="For this turn, instead of the thread's")] = None,
+    model: Annotated[str | None, Query(max_length=200)] = None,
+    fresh: Annotated[bool, Query(description="Explain a fresh session with the whole transcript")] = False,
 ) -> Response:
-    """Says whether the next turn resumes a session, and whether it still would after a change of `turn`."""
-    preview = await (await client.find(name)).preview(turn or None)
-    return json_response(wire.session_preview(preview).to_json())
+    """Says whether the next turn resumes a session, what it would send and cost, and whether it still would resume
+    after a change of `turn`. Runs nothing."""
+    thread = await client.find(name)
+    told = await thread.explain(prompt or None, agent=agent or None, model=model or None, fresh_session=fresh)
+    after = (await thread.preview(turn)).after_change if turn else None
+    return json_response(session_preview(told, after).to_json())
+
+
+@router.post("/{thread}/explain", response_model=Explanation, responses=fails(404), tags=["threads"])
+@takes_long_text
+async def explain(name: ThreadName, body: requests.NewRun, shared: TheShared) -> Response:
+    """Says what `POST …/runs` with the same body would do, with the exact prompt and the expected price. Runs
+    nothing, and stores nothing."""
+    thread = await shared.ready_thread(name)
+    told = await thread.explain(
+        body.prompt,
+        agent=body.agent,
+        model=body.model,
+        instructions=body.instructions,
+        fresh_session=bool(body.force_fresh_session),
+    )
+    return json_response(explanation(told).to_json())
 
 
 @router.post(

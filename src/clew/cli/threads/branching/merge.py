@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +12,8 @@ from clew.cli.ui.formatting import harmless, plural
 from clew.cli.ui.printing import note, print_json, say
 
 if TYPE_CHECKING:
+    from clew.api.branching import Merged
     from clew.api.client import Client
-    from clew.hosts.branching.merge import Merged
 
 
 @click.command()
@@ -39,12 +39,11 @@ async def merge(client: Client, /, a: str, b: str, as_json: bool, **options: str
       clew threads merge fix-login fix-login-codex --name login
       clew ask -t login "Which of the two ways is better?"
     """
-    from clew.hosts.branching.merge import MergeOptions
-    from clew.hosts.branching.merge import merge as merged
+    from clew.api import branching
 
-    made = await note_when_slow("merging…", merged(client.engine, a, b, MergeOptions(**options)))
+    made = await note_when_slow("merging…", branching.merge(client, a, b, branching.MergeOptions(**options)))
     if as_json:
-        print_json(_object(made))
+        print_json(branching.merge_shape(made).to_json())
     else:
         _print(made, cwd_given=options["cwd"] is not None)
 
@@ -59,18 +58,3 @@ def _print(made: Merged, *, cwd_given: bool) -> None:
     if made.chars > made.shown_chars:
         note(f"it has {made.chars:,} characters; a session is shown the last {made.shown_chars:,} (transcript_limit)")
     note(f'continue with clew ask -t {made.thread.name} "…"')
-
-
-def _object(made: Merged) -> dict[str, Any]:
-    return {
-        "name": made.thread.name,
-        "id": made.thread.id,
-        "of": [{"id": thread.id, "name": thread.name} for thread in made.of],
-        "agent": made.thread.agent,
-        "model": made.thread.model,
-        "cwd": made.thread.cwd,
-        "common_turns": made.common,
-        "own_turns": list(made.own),
-        "size_chars": made.chars,
-        "files": [{"path": file.path, "step": file.step} for file in made.files],
-    }

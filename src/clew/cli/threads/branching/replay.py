@@ -15,8 +15,8 @@ from clew.cli.ui.printing import note, print_json
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
+    from clew.api.branching import LiveReplay
     from clew.api.client import Client
-    from clew.hosts.branching.replay import LiveReplay
 
 
 @click.command()
@@ -53,15 +53,14 @@ def replay(name: str, new_name: str | None, timeout: str | None, as_json: bool, 
         raise UsageError("No model and no agent was given.", hint="Give --with-model, --with-agent, or both.")
 
     async def work(client: Client) -> int:
+        from clew.api.branching import ReplayOptions, prepare_replay
         from clew.core.thread import Permissions
-        from clew.hosts.branching.replay import ReplayOptions
-        from clew.hosts.branching.replay import replay as replayed
 
         allowed = options.pop("permissions")
         asked = ReplayOptions(name=new_name, permissions=Permissions(allowed) if allowed else None, **options)
         limits = [f"--rounds {asked.rounds}"] if asked.rounds is not None else []
         limits += [f"--timeout {timeout}"] if timeout is not None else []
-        return await _run(await replayed(client.engine, name, asked), limits, as_json=as_json)
+        return await _run(await prepare_replay(client, name, asked), limits, as_json=as_json)
 
     return with_client(work, work_dir=options["cwd"], timeout=timeout)
 
@@ -95,13 +94,14 @@ async def _conclude(live: LiveReplay, limits: Sequence[str], *, as_json: bool) -
     """Prints how the replay ended, and returns the exit code.
 
     `limits`: the options that are not stored with the thread; the command that continues the replay needs them."""
+    from clew.api.branching import replayed
     from clew.cli.foreground_run import report_error
-    from clew.cli.threads.branching.replay_display import as_object, sums
+    from clew.cli.threads.branching.replay_display import sums
 
-    answers = (await live.answers())[: live.count]
+    done = await replayed(live)
     if as_json:
-        print_json(as_object(live, answers))
-    for line in sums(live, answers):
+        print_json(done.to_shape().to_json())
+    for line in sums(done):
         note(line)
     if live.error is None:
         note(f"{live.old.name} is unchanged; clew threads diff {live.old.name} {live.thread.name} compares them")

@@ -7,6 +7,67 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description An adoption that was started. */
+        AdoptOperation: {
+            id: string;
+            /** @description export, import, push, pull, replay, … */
+            kind: string;
+            /** @description What it works on */
+            subjects: string[];
+            /** @enum {string} */
+            status: "running" | "done" | "failed" | "cancelled";
+            /** @description The number of its newest event */
+            last_seq: number;
+            /** @description Its newest progress */
+            message: string;
+            error: components["schemas"]["OperationFailure"] | null;
+            result: components["schemas"]["Adoption"] | null;
+            file: components["schemas"]["OperationFile"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            started_at: string;
+            ended_at: string | null;
+        };
+        AdoptRequest: {
+            /** @description Ids of sessions, or unambiguous beginnings of ids */
+            ids?: string[] | null;
+            /** @description All sessions that belong to no thread, or that continued outside Clew since */
+            all?: boolean | null;
+            /** @description Only sessions of this agent */
+            agent?: string | null;
+            /** @description With `all`: only sessions of this directory and of those below it */
+            project?: string | null;
+            /** @description Only report what would be adopted */
+            dry_run?: boolean | null;
+        };
+        /** @description A session that was to become a thread; in a dry run, that would. */
+        AdoptedSession: {
+            id: string;
+            agent: string;
+            cwd: string | null;
+            first_words: string;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            changed_at: string;
+            size_bytes: number;
+            file: string;
+            /** @description The name of the thread that owns it */
+            thread: string | null;
+            adopted: boolean;
+            turns: number;
+            /** @description Why it was not adopted */
+            why: string | null;
+        };
+        /** @description What became of the sessions that were chosen. */
+        Adoption: {
+            items: components["schemas"]["AdoptedSession"][];
+            /** @description Sessions that were not found, or whose thread is in use */
+            errors: components["schemas"]["Failure"][];
+        };
         AgeAtExpiry: {
             count: number;
             median: number | null;
@@ -28,6 +89,27 @@ export interface components {
         };
         AgentList: {
             items: components["schemas"]["AgentHealth"][];
+        };
+        /** @description A session that an agent's own CLI or Clew started, as far as the beginning of its file describes it. */
+        AgentSession: {
+            id: string;
+            agent: string;
+            cwd: string | null;
+            first_words: string;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            changed_at: string;
+            size_bytes: number;
+            file: string;
+            /** @description The name of the thread that owns it */
+            thread: string | null;
+        };
+        AgentSessionList: {
+            items: components["schemas"]["AgentSession"][];
+            /** @description There are older ones */
+            more: boolean;
         };
         AnsweredQuestion: {
             id: string;
@@ -61,6 +143,30 @@ export interface components {
             truncate: string;
             /** @description Null for an agent's turn, which cannot be retried */
             retry: string | null;
+        };
+        /** @description The instructors, or the workers, of two pairs. */
+        ComparedPart: {
+            a: components["schemas"]["NamedThread"];
+            b: components["schemas"]["NamedThread"];
+            turns: components["schemas"]["TurnDifference"][];
+            files: components["schemas"]["FileDifference"][];
+        };
+        ComparedTurn: {
+            id: string;
+            /** @enum {string} */
+            role: "user" | "assistant";
+            agent: string | null;
+            model: string | null;
+            text: string;
+        };
+        /** @description What two threads have in common, and where they differ. */
+        Comparison: {
+            /** @description Nothing is known to differ */
+            same: boolean;
+            a: components["schemas"]["NamedThread"];
+            b: components["schemas"]["NamedThread"];
+            turns: components["schemas"]["TurnDifference"][];
+            files: components["schemas"]["FileDifference"][];
         };
         Day: {
             day: string;
@@ -112,6 +218,46 @@ export interface components {
         EventList: {
             items: components["schemas"]["Event"][];
         };
+        /** @description What a prompt would do: the decision, the exact prompt, and estimates of the price. */
+        Explanation: {
+            thread: string;
+            new_thread: boolean;
+            agent: string;
+            /** @description Null: the agent's default, which is not known before its first run */
+            model: string | null;
+            resumes: boolean;
+            /** @description Why it starts a fresh session; null: it resumes one */
+            reason: string | null;
+            /** @description The decision as a sentence */
+            words: string;
+            /** @description The session that is resumed; null: a fresh one */
+            session_id: string | null;
+            /** @description The session is another thread's: it is resumed in a copy */
+            copies: boolean;
+            /** @description The exact text that the agent would be sent; null: no prompt was given */
+            prompt: string | null;
+            prompt_chars: number;
+            /** @description Turns in the prompt, as catch-up or as the transcript */
+            turns_sent: number;
+            /** @description Earlier turns that did not fit */
+            turns_left_out: number;
+            /** @description `sent`, `replaced`, `removed` or `known`; null: there are no instructions */
+            standing: string | null;
+            /** @description The length of what a fresh session would be sent */
+            transcript_chars: number;
+            /** @description What the session holds; null: a fresh one */
+            held_tokens: number | null;
+            held_is_measured: boolean;
+            /** @description What the session holds is expected in the cache */
+            is_cached: boolean;
+            expected: components["schemas"]["Forecast"];
+            /** @description The transcript instead; null: it is what would be sent */
+            with_transcript: components["schemas"]["Forecast"] | null;
+            /** @description The run for which it would wait; the decision is made when it starts */
+            waits_for: string | null;
+            /** @description A run that a crash left unfinished, which is ended first */
+            unfinished: string | null;
+        };
         /** @description Why something failed. */
         Failure: {
             code: string;
@@ -128,6 +274,18 @@ export interface components {
             old_path: string | null;
             /** @description Why its text was not shown to the reviewer */
             left_out: string | null;
+        };
+        /** @description A file that an agent of either thread wrote to, as far as the events of the runs say. */
+        FileDifference: {
+            path: string;
+            /**
+             * @description `both`: both threads edited it, and what was written is not recorded
+             * @enum {string}
+             */
+            step: "same" | "changed" | "both" | "only_a" | "only_b";
+            a_edits: number;
+            b_edits: number;
+            diff: string;
         };
         Finding: {
             id: string;
@@ -147,6 +305,15 @@ export interface components {
             state_round: number;
             /** @description Why it has this state */
             note: string;
+        };
+        /** @description An estimate of what a turn's first request reads, without the answer. */
+        Forecast: {
+            /** @description Read from the cache */
+            cached_tokens: number;
+            /** @description Not read from the cache */
+            new_tokens: number;
+            /** @description Null: no price is known */
+            cost_usd: number | null;
         };
         ForkRequest: {
             /** @description Copy up to this prompt and its answer; or name a `turn` */
@@ -426,10 +593,51 @@ export interface components {
             with_resume: components["schemas"]["PathFigures"];
             without_resume: components["schemas"]["PathFigures"];
         };
+        /** @description A new thread with the turns of two others. */
+        Merge: {
+            name: string;
+            id: string;
+            of: components["schemas"]["NamedThread"][];
+            agent: string;
+            model: string | null;
+            cwd: string;
+            /** @description The turns with which both begin */
+            common_turns: number;
+            /** @description How many further turns each of the two has */
+            own_turns: number[];
+            size_chars: number;
+            files: components["schemas"]["MergedFile"][];
+        };
+        MergeRequest: {
+            /** @description A thread's id or its name */
+            a: string;
+            /** @description The other thread's id or its name */
+            b: string;
+            /** @description Default: derived from both names */
+            name?: string | null;
+            /** @description The agent that answers in it; default: that of `a` */
+            agent?: string | null;
+            /** @description Default: that of `a`, or that of `b` if it has the agent */
+            model?: string | null;
+            /** @description The work directory; default: that of `a` */
+            cwd?: string | null;
+        };
+        MergedFile: {
+            path: string;
+            /**
+             * @description `both`: both threads edited it, and what was written is not recorded
+             * @enum {string}
+             */
+            step: "same" | "changed" | "both" | "only_a" | "only_b";
+        };
         ModelFigures: {
             follow_ups: number;
             resumed: number;
             resume_rate: number;
+        };
+        NamedThread: {
+            id: string;
+            name: string;
         };
         NewJob: {
             /** @description Not blank, at most 10,000,000 characters */
@@ -511,7 +719,7 @@ export interface components {
             /** @description Its newest progress */
             message: string;
             error: components["schemas"]["OperationFailure"] | null;
-            /** @description When it is done; the call that started it says what it holds */
+            /** @description When it is done; the call that started it says what it holds, and whether it has one if it fails */
             result: {
                 [key: string]: unknown;
             } | null;
@@ -551,6 +759,12 @@ export interface components {
             /** @description The last round that was copied; null: all of them */
             round: number | null;
         };
+        /** @description Two pairs, compared part by part. */
+        PairComparison: {
+            same: boolean;
+            instructor: components["schemas"]["ComparedPart"];
+            worker: components["schemas"]["ComparedPart"];
+        };
         /** @description The averages over follow-up rounds. */
         PathFigures: {
             rounds: number;
@@ -584,6 +798,93 @@ export interface components {
             allowed: boolean | null;
             /** @description False: its run has ended, and a message to the resumed session carries the answer */
             live: boolean;
+        };
+        /** @description A new thread in which another model was asked the prompts of an old one. */
+        Replay: {
+            name: string;
+            id: string;
+            of: components["schemas"]["NamedThread"][];
+            agent: string;
+            model: string | null;
+            /** @enum {string} */
+            permissions: "ask" | "edits" | "read-only" | "all";
+            cwd: string;
+            /** @description How many are to be asked in all */
+            prompts: number;
+            /** @description Those that were asked so far, with both answers */
+            rounds: components["schemas"]["ReplayRound"][];
+            before: components["schemas"]["ReplayTotals"];
+            after: components["schemas"]["ReplayTotals"];
+            /** @description Why it ended early */
+            error: components["schemas"]["Failure"] | null;
+        };
+        ReplayAnswer: {
+            agent: string;
+            model: string | null;
+            text: string;
+            /** @description The answer was cut off */
+            partial: boolean;
+            usage: components["schemas"]["Usage"];
+            /** @description null: not known */
+            cost_usd: number | null;
+            /** @description null: not known */
+            seconds: number | null;
+        };
+        /** @description A replay that was started. */
+        ReplayOperation: {
+            id: string;
+            /** @description export, import, push, pull, replay, … */
+            kind: string;
+            /** @description What it works on */
+            subjects: string[];
+            /** @enum {string} */
+            status: "running" | "done" | "failed" | "cancelled";
+            /** @description The number of its newest event */
+            last_seq: number;
+            /** @description Its newest progress */
+            message: string;
+            error: components["schemas"]["OperationFailure"] | null;
+            result: components["schemas"]["Replay"] | null;
+            file: components["schemas"]["OperationFile"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            started_at: string;
+            ended_at: string | null;
+        };
+        ReplayRequest: {
+            /** @description The model that answers; default: the agent's own */
+            with_model?: string | null;
+            /** @description The agent that answers; default: the thread's */
+            with_agent?: string | null;
+            /** @description Only the first prompts; default: all */
+            rounds?: number | null;
+            /** @description The work directory; default: the thread's */
+            cwd?: string | null;
+            /** @description What the agent may do there; default: read-only */
+            permissions?: ("ask" | "edits" | "read-only" | "all") | null;
+            /** @description The new thread's name; if it exists, the replay continues in it */
+            name?: string | null;
+            /** @description How long one run may take */
+            timeout_s?: number | null;
+        };
+        /** @description A prompt, and its answer in the old and in the new thread. */
+        ReplayRound: {
+            number: number;
+            prompt: string;
+            before: components["schemas"]["ReplayAnswer"] | null;
+            after: components["schemas"]["ReplayAnswer"] | null;
+        };
+        /** @description The sums of one thread's answers. Values that are not known are not counted. */
+        ReplayTotals: {
+            answers: number;
+            cut_off: number;
+            usage: components["schemas"]["Usage"];
+            cost_usd: number | null;
+            /** @description Answers whose cost is not known */
+            unpriced: number;
+            seconds: number | null;
         };
         RetryRequest: {
             /** @description The id of a turn */
@@ -837,11 +1138,45 @@ export interface components {
             state: "running" | "resumable" | "fresh";
             count: number;
         };
-        /** @description Whether the next turn resumes a session. */
+        /** @description Whether the next turn resumes a session, and what it would send and cost. */
         SessionPreview: {
+            thread: string;
+            new_thread: boolean;
+            agent: string;
+            /** @description Null: the agent's default, which is not known before its first run */
+            model: string | null;
             resumes: boolean;
+            /** @description Why it starts a fresh session; null: it resumes one */
             reason: string | null;
+            /** @description The decision as a sentence */
             words: string;
+            /** @description The session that is resumed; null: a fresh one */
+            session_id: string | null;
+            /** @description The session is another thread's: it is resumed in a copy */
+            copies: boolean;
+            /** @description The exact text that the agent would be sent; null: no prompt was given */
+            prompt: string | null;
+            prompt_chars: number;
+            /** @description Turns in the prompt, as catch-up or as the transcript */
+            turns_sent: number;
+            /** @description Earlier turns that did not fit */
+            turns_left_out: number;
+            /** @description `sent`, `replaced`, `removed` or `known`; null: there are no instructions */
+            standing: string | null;
+            /** @description The length of what a fresh session would be sent */
+            transcript_chars: number;
+            /** @description What the session holds; null: a fresh one */
+            held_tokens: number | null;
+            held_is_measured: boolean;
+            /** @description What the session holds is expected in the cache */
+            is_cached: boolean;
+            expected: components["schemas"]["Forecast"];
+            /** @description The transcript instead; null: it is what would be sent */
+            with_transcript: components["schemas"]["Forecast"] | null;
+            /** @description The run for which it would wait; the decision is made when it starts */
+            waits_for: string | null;
+            /** @description A run that a crash left unfinished, which is ended first */
+            unfinished: string | null;
             after_change: components["schemas"]["ChangePreview"] | null;
         };
         /** @description The settings that a new thread gets. */
@@ -1058,6 +1393,13 @@ export interface components {
             /** @description Not blank, at most 10,000,000 characters */
             text: string;
         };
+        /** @description A turn of one thread, or two turns that are at the same place. */
+        TurnDifference: {
+            /** @enum {string} */
+            step: "same" | "changed" | "only_a" | "only_b";
+            a: components["schemas"]["ComparedTurn"] | null;
+            b: components["schemas"]["ComparedTurn"] | null;
+        };
         TurnReference: {
             /** @description The id of a turn */
             turn: string;
@@ -1100,21 +1442,33 @@ export interface components {
     headers: never;
     pathItems: never;
 }
+export type AdoptOperation = components['schemas']['AdoptOperation'];
+export type AdoptRequest = components['schemas']['AdoptRequest'];
+export type AdoptedSession = components['schemas']['AdoptedSession'];
+export type Adoption = components['schemas']['Adoption'];
 export type AgeAtExpiry = components['schemas']['AgeAtExpiry'];
 export type AgentHealth = components['schemas']['AgentHealth'];
 export type AgentList = components['schemas']['AgentList'];
+export type AgentSession = components['schemas']['AgentSession'];
+export type AgentSessionList = components['schemas']['AgentSessionList'];
 export type AnsweredQuestion = components['schemas']['AnsweredQuestion'];
 export type ArchivedTurns = components['schemas']['ArchivedTurns'];
 export type ChangePreview = components['schemas']['ChangePreview'];
+export type ComparedPart = components['schemas']['ComparedPart'];
+export type ComparedTurn = components['schemas']['ComparedTurn'];
+export type Comparison = components['schemas']['Comparison'];
 export type Day = components['schemas']['Day'];
 export type DeletedThread = components['schemas']['DeletedThread'];
 export type DirectoryList = components['schemas']['DirectoryList'];
 export type Event = components['schemas']['Event'];
 export type EventCount = components['schemas']['EventCount'];
 export type EventList = components['schemas']['EventList'];
+export type Explanation = components['schemas']['Explanation'];
 export type Failure = components['schemas']['Failure'];
 export type FileChange = components['schemas']['FileChange'];
+export type FileDifference = components['schemas']['FileDifference'];
 export type Finding = components['schemas']['Finding'];
+export type Forecast = components['schemas']['Forecast'];
 export type ForkRequest = components['schemas']['ForkRequest'];
 export type Health = components['schemas']['Health'];
 export type HookAgent = components['schemas']['HookAgent'];
@@ -1137,7 +1491,11 @@ export type Limits = components['schemas']['Limits'];
 export type LiveRun = components['schemas']['LiveRun'];
 export type Marker = components['schemas']['Marker'];
 export type Measures = components['schemas']['Measures'];
+export type Merge = components['schemas']['Merge'];
+export type MergeRequest = components['schemas']['MergeRequest'];
+export type MergedFile = components['schemas']['MergedFile'];
 export type ModelFigures = components['schemas']['ModelFigures'];
+export type NamedThread = components['schemas']['NamedThread'];
 export type NewJob = components['schemas']['NewJob'];
 export type NewRound = components['schemas']['NewRound'];
 export type NewRun = components['schemas']['NewRun'];
@@ -1147,8 +1505,15 @@ export type OperationFailure = components['schemas']['OperationFailure'];
 export type OperationFile = components['schemas']['OperationFile'];
 export type OperationList = components['schemas']['OperationList'];
 export type Origin = components['schemas']['Origin'];
+export type PairComparison = components['schemas']['PairComparison'];
 export type PathFigures = components['schemas']['PathFigures'];
 export type Question = components['schemas']['Question'];
+export type Replay = components['schemas']['Replay'];
+export type ReplayAnswer = components['schemas']['ReplayAnswer'];
+export type ReplayOperation = components['schemas']['ReplayOperation'];
+export type ReplayRequest = components['schemas']['ReplayRequest'];
+export type ReplayRound = components['schemas']['ReplayRound'];
+export type ReplayTotals = components['schemas']['ReplayTotals'];
 export type RetryRequest = components['schemas']['RetryRequest'];
 export type Review = components['schemas']['Review'];
 export type ReviewNote = components['schemas']['ReviewNote'];
@@ -1173,6 +1538,7 @@ export type ThreadView = components['schemas']['ThreadView'];
 export type ToolResult = components['schemas']['ToolResult'];
 export type Turn = components['schemas']['Turn'];
 export type TurnChange = components['schemas']['TurnChange'];
+export type TurnDifference = components['schemas']['TurnDifference'];
 export type TurnReference = components['schemas']['TurnReference'];
 export type Usage = components['schemas']['Usage'];
 export type Verdict = components['schemas']['Verdict'];
