@@ -223,6 +223,7 @@ def pair_note(state: PairState, error: ClewError | None = None) -> wire.PairNote
         pair,
         state,
         type="pair",
+        status=state.status,
         round=pair.number,
         threads=wire.PairThreads(pair.instructor_thread_id, pair.worker_thread_id),
         usage=Usage.of(state.usage),

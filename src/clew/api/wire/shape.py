@@ -71,7 +71,7 @@ class Shape(Record):
     def of(cls, *sources: object, **values: Any) -> Self:
         """A shape with these values; each other field is the attribute of that name of the first source that has it.
 
-        Times are seconds since 1970, and become texts. Raises TypeError if a value is a record, and no shape.
+        Times are seconds since 1970, and become texts. Raises TypeError if a value is a record or a method, and no shape.
         """
         if not values.keys() <= cls._names:
             raise TypeError(f"{cls.__name__} has no {', '.join(sorted(values.keys() - cls._names))}")
@@ -97,7 +97,7 @@ class Shape(Record):
 
     @classmethod
     def _plain(cls, name: str, value: Any) -> Any:
-        if isinstance(value, Record) and not isinstance(value, Shape):
+        if (isinstance(value, Record) and not isinstance(value, Shape)) or callable(value):
             raise TypeError(f"{cls.__name__}.{name} is a {type(value).__name__}, which is no shape")
         if isinstance(value, Enum):
             return value.value
