@@ -24,6 +24,12 @@ def map_case(_context: Any, case: Any) -> Any:
         if case.operation.path == "/api/reviews":
             _fix_review(body)
         _fix_branching(case, body)
+        if case.operation.path.startswith("/api/remotes/"):
+            body["url"] = f"file://{os.environ['FUZZ_CWD']}/remote"  # no other machine is asked
+        if case.operation.path == "/api/archives/clean":
+            body["dry_run"] = True  # the review must not be archived
+        if case.operation.path == "/api/archives" and body.get("thread") == os.environ["FUZZ_KEPT"]:
+            body["thread"] = "nobody"
     if case.operation.path == "/api/jobs/{job}/events" and _is_well_formed(case):
         case.path_parameters = {"job": os.environ["FUZZ_JOB"]}
     if (
@@ -32,7 +38,7 @@ def map_case(_context: Any, case: Any) -> Any:
     ):
         case.path_parameters = {"job": "nobody"}  # the job must not be started again
     if case.method.upper() == "DELETE" and (case.path_parameters or {}).get("thread") == os.environ["FUZZ_KEPT"]:
-        case.path_parameters = {"thread": "nobody"}  # the review must not be deleted
+        case.path_parameters = {**case.path_parameters, "thread": "nobody"}  # the review must not be deleted
     if "{review}" in case.operation.path and _is_well_formed(case):
         case.path_parameters = {**case.path_parameters, "review": os.environ["FUZZ_REVIEW"]}
     return case

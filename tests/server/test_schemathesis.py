@@ -85,3 +85,5 @@ async def test_no_request_that_the_document_allows_or_forbids_breaks_the_server(
     assert len((await daemon.get("/api/threads"))["items"]) > 1, "it got past the validation"
     shown = [newest_user_text(request.messages) for request in scripted.api.requests]
     assert any("what has changed since round" in text for text in shown), "of reviews too"
+    begun = {each["kind"] for each in (await daemon.get("/api/operations"))["items"]}
+    assert begun >= {"replay", "adopt"}, "and it started operations"

@@ -93,15 +93,8 @@ async def import_file(
     return await importing.import_files(client.engine, source, cwd, model=model)
 
 
-def imported_json(made: ImportedReview) -> dict[str, Any]:
-    return {
-        "id": made.review_id,
-        "rounds": made.rounds,
-        "findings": made.findings,
-        "sessions": dict(made.sessions),
-        "warnings": list(made.warnings),
-        "left_out": list(made.left_out),
-    }
+def imported_review(made: ImportedReview) -> wire.ImportedReview:
+    return wire.ImportedReview.of(made, id=made.review_id, sessions=dict(made.sessions))
 
 
 def check_agrees(

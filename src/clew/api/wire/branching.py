@@ -133,6 +133,30 @@ class Merge(Shape):
     files: list[MergedFile]
 
 
+class MergedPart(Shape):
+    """The merged threads of one part of two pairs."""
+
+    common_turns: int
+    own_turns: list[int]
+    size_chars: int
+    files: list[MergedFile]
+
+
+class PairMerge(Shape):
+    """A new pair with the rounds of two others."""
+
+    name: str
+    id: str
+    of: list[NamedThread]  # type: ignore[assignment]
+    agent: str
+    instructor_model: str | None
+    worker_model: str | None
+    cwd: str
+    common_rounds: Annotated[int, Doc("The rounds with which both begin")]
+    own_rounds: Annotated[list[int], Doc("How many further rounds each of the two has")]
+    parts: Annotated[dict[str, MergedPart], Doc("By part: instructor and worker")]
+
+
 class ReplayAnswer(Shape):
     agent: str
     model: str | None

@@ -41,6 +41,7 @@ class Job(Shape):
     model: str | None
     permissions: Permissions
     key: str | None
+    priority: Annotated[int, Doc("1 is the most urgent, 100 the least")]
     checkpoint: bool
     limits: Limits
     tries: Annotated[int, Doc("How often it was submitted or retried")]

@@ -64,6 +64,8 @@ class PairNote(Shape):
     cost_usd: Money
     file: Annotated[str | None, Doc("The state file; null: there is none")]
     imported_from: str | None
+    imported_round: Annotated[int | None, Doc("The round in which an imported pair continues")]
+    stop_requested: Annotated[bool, Doc("It runs, and stops soon")]
     error: Annotated[Failure | None, Doc("Why it stopped")]
     created_at: Time
     updated_at: Time

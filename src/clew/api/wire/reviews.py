@@ -115,6 +115,17 @@ class ReviewPage(Shape):
     version: int
 
 
+class ImportedReview(Shape):
+    """What was imported from a file of another tool."""
+
+    id: str
+    rounds: int
+    findings: int
+    sessions: Annotated[dict[str, bool], Doc("By model: whether its session was adopted")]
+    warnings: list[str]
+    left_out: list[str]
+
+
 class AgeAtExpiry(Shape):
     count: int
     median: float | None

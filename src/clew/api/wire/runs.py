@@ -12,6 +12,7 @@ from clew.api.wire.usage import Usage
 from clew.core.runs.run import LIVE
 
 if TYPE_CHECKING:
+    from clew.core.runs.belonging import RunBelonging
     from clew.core.runs.run import Run as RunRecord
     from clew.store.records import RunView, StoredEvent
 
@@ -38,10 +39,20 @@ class RunSummary(Shape):
     ended_at: Time | None
 
 
+class HostItem(Shape):
+    """A job, a review or a pair."""
+
+    kind: Literal["job", "review", "pair"]
+    id: str
+    name: Annotated[str | None, Doc("Of a pair")]
+
+
 class Run(RunSummary):
     """One try to get an agent's answer to a prompt."""
 
     thread_id: str
+    kind: Annotated[str, Doc("Of its thread: chat, job, review, hook or pair")]
+    belongs_to: Annotated[HostItem | None, Doc("The job, review or pair that it is part of, and whose cost it is")]
     agent: str
     model: str | None
     prompt: str
@@ -83,11 +94,18 @@ def run(view: RunView) -> Run:
     return Run.of(
         record,
         **_computed(record, view.stderr_tail),
+        kind=view.belonging.kind,
+        belongs_to=host_item(view.belonging),
         question=None if asked is None else question(asked, live=record.status in LIVE),
         held=record.asked.held,
         not_before=record.asked.not_before,
         last_seq=view.last_seq,
     )
+
+
+def host_item(belonging: RunBelonging) -> HostItem | None:
+    """The job, the review or the pair that a run is part of. None: the run is of a conversation with a person."""
+    return None if belonging.item is None else HostItem.of(belonging.item)
 
 
 def _computed(record: RunRecord, stderr_tail: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 from clew.core.costs.usage import MONEY_DIGITS
 from clew.core.record import Record
-from clew.system.timestamps import stamp
+from clew.system.timestamps import stamp as stamp
 
 
 class Doc:
@@ -71,7 +71,8 @@ class Shape(Record):
     def of(cls, *sources: object, **values: Any) -> Self:
         """A shape with these values; each other field is the attribute of that name of the first source that has it.
 
-        Times are seconds since 1970, and become texts. Raises TypeError if a value is a record or a method, and no shape.
+        Times are seconds since 1970, and become texts. Raises TypeError if a value is a record that is no shape, or a
+        method.
         """
         if not values.keys() <= cls._names:
             raise TypeError(f"{cls.__name__} has no {', '.join(sorted(values.keys() - cls._names))}")

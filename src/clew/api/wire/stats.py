@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from clew.api.wire.hooks import HookCounts
 from clew.api.wire.reviews import Measures
@@ -51,6 +51,37 @@ class RunFigures(Shape):
     plain_resume_usd: Money | None
 
 
+StatDimension = Literal["kind", "project", "agent", "model", "day"]
+
+
+class StatFigures(Shape):
+    """The figures of some runs."""
+
+    runs: int
+    decided: Annotated[int, Doc("Runs for which it was decided whether to resume; resume_rate is about them")]
+    resumed: int
+    resume_rate: float | None
+    usage: Usage
+    cost_usd: Money
+    unpriced_runs: Annotated[int, Doc("Runs that used tokens and have no reported price: they are not in cost_usd")]
+    transcript_usd: Annotated[Money, Doc("As in the total, which is the sum of the groups")]
+    saved_usd: Money
+    saved_share: float | None
+    estimated_runs: Annotated[int, Doc("Runs that have an estimate for transcript_usd")]
+
+
+class StatGroup(StatFigures):
+    """The figures of the runs that have one name in common."""
+
+    name: Annotated[str | None, Doc("Null: the model is not known")]
+
+
+class GroupedStats(Shape):
+    by: StatDimension
+    groups: Annotated[list[StatGroup], Doc("The dearest first; days in order")]
+    total: StatFigures
+
+
 class Savings(Shape):
     """What resuming saved."""
 
@@ -76,6 +107,11 @@ class Savings(Shape):
 
 
 class Stats(Savings):
+    by: Annotated[StatDimension | None, Doc("As in the request")]
+    groups: Annotated[
+        list[StatGroup] | None,
+        Doc("The same runs by what `by` says, the dearest first; days in order. Null without `by`"),
+    ]
     by_day: list[Day]
     by_turn: list[RunFigures]
     reviews: Measures
@@ -83,18 +119,33 @@ class Stats(Savings):
 
 
 def stats(
-    total: SavingsRecord, days: Iterable[DailySavings], runs: Iterable[Run], reviews: Measures, hooks: HookCounts
+    total: SavingsRecord,
+    grouped: GroupedStats | None,
+    days: Iterable[DailySavings],
+    runs: Iterable[Run],
+    reviews: Measures,
+    hooks: HookCounts,
 ) -> Stats:
     return Stats.of(
         total,
         fresh=dict(total.fresh),
         outcomes=dict(total.outcomes),
         usage=Usage.of(total.usage),
+        by=None if grouped is None else grouped.by,
+        groups=None if grouped is None else grouped.groups,
         by_day=[_day(each) for each in days],
         by_turn=[_run_figures(run) for run in runs],
         reviews=reviews,
         hooks=hooks,
     )
+
+
+def stat_figures(found: SavingsRecord) -> StatFigures:
+    return StatFigures.of(found, usage=Usage.of(found.usage))
+
+
+def stat_group(name: str | None, found: SavingsRecord) -> StatGroup:
+    return StatGroup.of(found, usage=Usage.of(found.usage), name=name)
 
 
 def _day(found: DailySavings) -> Day:

@@ -90,7 +90,7 @@ def import_(files: tuple[str, ...], cwd: str | None, as_json: bool) -> int:
     failures: list[ClewError] = []
 
     async def work(client: Client) -> list[dict[str, Any]]:
-        from clew.api.reviews import import_file, imported_json
+        from clew.api.reviews import import_file, imported_review
 
         results: list[dict[str, Any]] = []
         for name in files:
@@ -102,7 +102,7 @@ def import_(files: tuple[str, ...], cwd: str | None, as_json: bool) -> int:
                 if not as_json:
                     print_error(error)
                 continue
-            results.append({"file": name, **imported_json(made), "error": None})
+            results.append({"file": name, **imported_review(made).to_json(), "error": None})
             if not as_json:
                 _print_imported(results[-1])
         return results

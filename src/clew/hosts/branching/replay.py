@@ -1,6 +1,7 @@
 """Replays: asks the prompts of a thread again, in a new thread with another model, one after the other.
 
-The old thread is only read. If a replay ends early, its answers are kept. A replay that is started again under the same
+Only what a user said is asked again: the prompts with which Clew continued an interrupted run are left out. The old
+thread is only read. If a replay ends early, its answers are kept. A replay that is started again under the same
 name continues with the first prompt that has no complete answer.
 """
 
@@ -9,9 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar
 
-from clew.core.branching.compare import PromptRound, rounds
+from clew.core.branching.compare import PromptRound, asked_by_user
 from clew.core.costs.usage import NO_USAGE, Usage
-from clew.core.history import Role
 from clew.core.ids import ThreadId, TurnId
 from clew.core.record import Record
 from clew.core.runs.events import Event
@@ -231,7 +231,7 @@ def _with_replay_hint(error: ClewError | None) -> ClewError | None:
 
 
 def _asked(store: Store, thread: Thread) -> list[PromptRound]:
-    return [each for each in rounds(store.turns.history(thread.id)) if each.turns[0].role is Role.USER]
+    return asked_by_user(store.turns.history(thread.id))
 
 
 def _new(engine: Engine, old: Thread, options: ReplayOptions, cwd: str | None) -> Thread:
@@ -293,18 +293,17 @@ def _answer(store: Store, round_: PromptRound) -> ReplayAnswer | None:
     if not round_.answers:
         return None
     last = round_.answers[-1]
-    run = store.runs.find(last.run_id) if last.run_id is not None else None
-    seconds = None
-    if run is not None and run.started_at is not None and run.ended_at is not None:
-        seconds = max(0.0, run.ended_at - run.started_at)
+    ids = dict.fromkeys(turn.run_id for turn in round_.answers if turn.run_id is not None)
+    runs = [run for run in (store.runs.find(run_id) for run_id in ids) if run is not None]
+    times = [run.ended_at - run.started_at for run in runs if run.started_at is not None and run.ended_at is not None]
     # If a run used tokens and its cost is 0, the agent does not report costs.
-    is_priced = run is not None and (run.cost_usd > 0 or run.usage == NO_USAGE)
+    is_priced = bool(runs) and all(run.cost_usd > 0 or run.usage == NO_USAGE for run in runs)
     return ReplayAnswer(
         agent=last.agent or "agent",
         model=last.model,
         text=round_.answer,
         partial=last.partial,
-        usage=run.usage if run is not None else NO_USAGE,
-        cost_usd=run.cost_usd if run is not None and is_priced else None,
-        seconds=seconds,
+        usage=sum((run.usage for run in runs), NO_USAGE),
+        cost_usd=sum(run.cost_usd for run in runs) if is_priced else None,
+        seconds=max(0.0, sum(times)) if times else None,
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from clew.api.wire.shape import Permissions, Trust
+from clew.core.jobs.job import DEFAULT_PRIORITY, LEAST_URGENT, MOST_URGENT
 from clew.server.models.requests import Agent, Cwd, Model, PrintableText, Prompt, RequestModel
 
 RFC_3339 = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$"
@@ -45,6 +46,12 @@ class NewJob(RequestModel):
     permissions: Permissions | None = Field(None, description="What the agent may do; default: edits")
     trust: Trust | None = None
     key: Key | None = None
+    priority: int | None = Field(
+        None,
+        ge=MOST_URGENT,
+        le=LEAST_URGENT,
+        description=f"Which of the jobs that wait starts first: 1 is the most urgent. Default: {DEFAULT_PRIORITY}",
+    )
     timeout_s: Seconds | None = Field(None, description="How long one run may take; then it is resumed. Default: 1800")
     retries: int | None = Field(None, ge=0, le=1000, description="How many runs in a row may fail. Default: 3")
     max_resumes: int | None = Field(None, ge=0, le=1000, description="How often one session is resumed. Default: 10")

@@ -12,9 +12,10 @@ from starlette.responses import Response
 
 from clew import __version__
 from clew.api import hooks
+from clew.api.stats import stats_by
 from clew.api.wire.agents import AgentHealth, AgentList
 from clew.api.wire.reviews import measures
-from clew.api.wire.stats import Stats
+from clew.api.wire.stats import StatDimension, Stats
 from clew.api.wire.stats import stats as stats_shape
 from clew.core.costs.savings import total_savings
 from clew.core.durations import DAY_S
@@ -50,6 +51,7 @@ async def stats(
     client: TheClient,
     thread: Annotated[str, Query(max_length=200, description="Only this thread: its id or name")] = "",
     days: Annotated[float | None, Query(gt=0, le=36_500, description="Only the last N days")] = None,
+    by: Annotated[StatDimension | None, Query(description="Also return `groups` by this")] = None,
 ) -> Response:
     """How often sessions were resumed, what the runs cost, and an estimate of what resuming saved."""
     of_thread = await client.find(thread) if thread else None
@@ -59,7 +61,9 @@ async def stats(
     reviews = await client.reviews.measures(since=since, thread_id=thread_id)
     by_day = await client.views.daily(thread=of_thread, since=since)
     runs = await client.views.recent_runs(thread=of_thread, since=since)
-    return json_response(stats_shape(savings, by_day, runs, measures(reviews), await hooks.counts(client)).to_json())
+    grouped = None if by is None else (await stats_by(client, by, thread=of_thread, since=since)).to_shape()
+    shown = stats_shape(savings, grouped, by_day, runs, measures(reviews), await hooks.counts(client))
+    return json_response(shown.to_json())
 
 
 @router.get("/api/settings", response_model=Settings, responses=fails(body=False), tags=["daemon"])

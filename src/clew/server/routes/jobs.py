@@ -53,6 +53,7 @@ async def create(new: requests.NewJob, shared: TheShared, creation: TheCreation)
         permissions=new.permissions,
         trust=new.trust,
         key=new.key,
+        priority=new.priority,
         limits=_limits(new),
         checkpoint=bool(new.checkpoint),
         delay_s=new.delay_s,

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
     from clew.api.branching import LiveReplay
     from clew.api.client import Client
 
+PART_MODELS = ("instructor_model", "worker_model")
+
 
 @click.command()
 @click.argument("name", shell_complete=complete_thread)
 @click.option("--with-model", "model", metavar="MODEL", help="The model that answers.  [default: the agent's own]")
+@click.option("--with-instructor-model", "instructor_model", metavar="MODEL", help="Of a pair: the model that plans.")
+@click.option("--with-worker-model", "worker_model", metavar="MODEL", help="Of a pair: the model that does the work.")
 @click.option("--with-agent", "agent", metavar="AGENT", help="The agent that answers.  [default: the thread's]")
-@click.option("--rounds", type=click.IntRange(1), metavar="N", help="Only the first N prompts.  [default: all]")
+@click.option(
+    "--rounds", type=click.IntRange(1), metavar="N", help="Only the first N prompts; of a pair, at most N rounds."
+)
 @click.option("--cwd", metavar="DIR", help="The work directory.  [default: the thread's]")
 @click.option(
     "--permissions",
@@ -41,25 +47,43 @@ def replay(name: str, new_name: str | None, timeout: str | None, as_json: bool, 
     The thread's current prompts are asked one after the other in a new thread. The old thread stays as it is. Unless
     --permissions allows more, the agent may only read, so it does not do what it says it would do. On a terminal of 110
     columns or more the answers are shown side by side. Ctrl-C keeps what was answered; the same command with --name
-    continues with the first prompt that has no complete answer. Of a pair, name one thread: pair-NAME-instructor or
-    pair-NAME-worker.
+    continues with the first prompt that has no complete answer. Prompts with which Clew itself continued an interrupted
+    run are not asked again.
+
+    If NAME is a pair's, a new pair gets its task, and the messages that you sent to it in their rounds. --with-model is
+    for both parts; a part that no option names keeps its model.
 
     \b
       clew threads replay fix-login --with-model opus
       clew threads replay fix-login --with-agent codex --with-model gpt-5.5-codex --rounds 2
       clew threads replay fix-login --with-model opus --name fix-login-opus        continue after Ctrl-C
+      clew threads replay maze --with-worker-model haiku                           a pair, with another worker
     """
-    if options["model"] is None and options["agent"] is None:
+    if all(options[key] is None for key in ("model", "agent", *PART_MODELS)):
         raise UsageError("No model and no agent was given.", hint="Give --with-model, --with-agent, or both.")
 
+    limits = [f"--rounds {options['rounds']}"] if options["rounds"] is not None else []
+    limits += [f"--timeout {timeout}"] if timeout is not None else []
+
     async def work(client: Client) -> int:
+        from clew.api import pairs
+
+        if await pairs.is_pair(client, name):
+            from clew.cli.threads.branching.pair_replay import replay_pair
+
+            return await replay_pair(client, name, options | {"name": new_name}, limits, as_json=as_json)
+        part_models = [options.pop(key) for key in PART_MODELS]
+        if any(part_models):
+            await client.find(name)  # raises NotFound
+            raise UsageError(
+                f"{name} is a thread, not a pair: its agent has one model.",
+                hint="Give --with-model, or name the pair.",
+            )
         from clew.api.branching import ReplayOptions, prepare_replay
         from clew.core.thread import Permissions
 
         allowed = options.pop("permissions")
         asked = ReplayOptions(name=new_name, permissions=Permissions(allowed) if allowed else None, **options)
-        limits = [f"--rounds {asked.rounds}"] if asked.rounds is not None else []
-        limits += [f"--timeout {timeout}"] if timeout is not None else []
         return await _run(await prepare_replay(client, name, asked), limits, as_json=as_json)
 
     return with_client(work, work_dir=options["cwd"], timeout=timeout)

@@ -135,14 +135,94 @@ export interface components {
             /** @description The run that carries the answer, if the run that asked has ended */
             follow_up_run_id: string | null;
         };
+        ArchiveFile: {
+            /** @description The thread's name */
+            name: string;
+            kind: string | null;
+            thread_id: string | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            archived_at: string;
+            turns: number | null;
+            size_bytes: number;
+            file: string;
+            /** @description Why it cannot be restored */
+            problem: string | null;
+        };
+        ArchiveList: {
+            items: components["schemas"]["ArchiveFile"][];
+        };
+        ArchiveRequest: {
+            /** @description A thread's or a pair's name, or an id */
+            thread: string;
+        };
+        ArchivedThread: {
+            thread: string;
+            /** @description Names of threads that were archived with it: the other thread of a pair */
+            others: string[];
+            kind: string;
+            turns: number;
+            /** @description The archive's file; null: a dry run */
+            archive: string | null;
+        };
         ArchivedTurns: {
             archived: number;
+        };
+        /** @description A session of an imported or pulled thread. */
+        ArrivedSession: {
+            /** @description Of a pair: whose session it is */
+            part: ("instructor" | "worker") | null;
+            agent: string;
+            model: string | null;
+            /** @description Whether the next turn resumes it; else that turn starts fresh */
+            resumable: boolean;
+            /** @description Why it cannot be resumed */
+            why: string | null;
         };
         ChangePreview: {
             edit: string;
             truncate: string;
             /** @description Null for an agent's turn, which cannot be retried */
             retry: string | null;
+        };
+        CleanOperation: {
+            id: string;
+            /** @description export, import, push, pull, replay, … */
+            kind: string;
+            /** @description What it works on */
+            subjects: string[];
+            /** @enum {string} */
+            status: "running" | "done" | "failed" | "cancelled";
+            /** @description The number of its newest event */
+            last_seq: number;
+            /** @description Its newest progress */
+            message: string;
+            error: components["schemas"]["OperationFailure"] | null;
+            result: components["schemas"]["Cleanup"] | null;
+            file: components["schemas"]["OperationFile"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            started_at: string;
+            ended_at: string | null;
+        };
+        CleanRequest: {
+            /** @description Not used for this long; default: as the settings say */
+            older_than_s?: number | null;
+            /** @description Only threads of this kind; needs `older_than_s` */
+            kind?: string | null;
+            dry_run?: boolean | null;
+        };
+        /** @description What a clean-up did, or would do. */
+        Cleanup: {
+            dry_run: boolean;
+            archived: components["schemas"]["ArchivedThread"][];
+            /** @description Archives that were too old */
+            removed: string[];
+            kept: components["schemas"]["KeptThread"][];
         };
         /** @description The instructors, or the workers, of two pairs. */
         ComparedPart: {
@@ -167,6 +247,22 @@ export interface components {
             b: components["schemas"]["NamedThread"];
             turns: components["schemas"]["TurnDifference"][];
             files: components["schemas"]["FileDifference"][];
+        };
+        Config: {
+            items: components["schemas"]["ConfigSetting"][];
+            /** @description Settings that have no effect, and why */
+            warnings: string[];
+        };
+        /** @description A setting, without its password if it has one. */
+        ConfigSetting: {
+            name: string;
+            /** @description A text, a number, true or false, a list of texts, or null for none */
+            value: unknown;
+            /** @description `default`, `environment CLEW_…`, the path of a clew.toml, or `flag` */
+            source: string;
+            /** @description The environment variable that sets it */
+            variable: string;
+            help: string;
         };
         Day: {
             day: string;
@@ -195,6 +291,63 @@ export interface components {
             path: string;
             parent: string | null;
             items: string[];
+        };
+        /** @description An agent that was found. */
+        DoctorAgent: {
+            name: string;
+            path: string;
+            /** @description How it was found: `setting`, `PATH`, the name of a package, … */
+            found_by: string;
+            /** @description null if the store could not be opened */
+            product: string | null;
+            /** @description null if the store could not be opened */
+            version: string | null;
+            /** @description `not checked`: only a request to the model can check it */
+            login: string;
+            /** @description Whether it can resume sessions; null if the store could not be opened */
+            resume: boolean | null;
+            /** @description Whether Clew chooses the ids of its sessions */
+            choose_id: boolean | null;
+            /** @description Whether it asks for permissions */
+            asks: boolean | null;
+            /** @description The folder of its sessions */
+            sessions: string | null;
+        };
+        DoctorConfig: {
+            user_file: string | null;
+            project_file: string | null;
+        };
+        DoctorProblem: {
+            problem: string;
+            /** @description What to do; `-`: not known */
+            fix: string;
+        };
+        /** @description What was checked, and each problem with a way to fix it. */
+        DoctorReport: {
+            /** @description There are no problems */
+            ok: boolean;
+            agents: components["schemas"]["DoctorAgent"][];
+            store: components["schemas"]["DoctorStore"];
+            config: components["schemas"]["DoctorConfig"];
+            /** @description null if the store could not be opened */
+            runs: components["schemas"]["DoctorRuns"] | null;
+            problems: components["schemas"]["DoctorProblem"][];
+            /** @description Worth knowing, but not problems */
+            notes: string[];
+        };
+        DoctorRuns: {
+            active: number;
+            left_by_a_crash: number;
+            /** @description How many more agents may run on this machine now */
+            free_slots: number;
+            max_agents: number;
+        };
+        DoctorStore: {
+            /** @description The file or the address, without its password */
+            path: string;
+            only_owner_reads: boolean;
+            /** @description What is wrong in the database; null: not checked, as by a daemon */
+            problems: string[] | null;
         };
         Event: {
             seq: number;
@@ -257,6 +410,70 @@ export interface components {
             waits_for: string | null;
             /** @description A run that a crash left unfinished, which is ended first */
             unfinished: string | null;
+        };
+        ExportOperation: {
+            id: string;
+            /** @description export, import, push, pull, replay, … */
+            kind: string;
+            /** @description What it works on */
+            subjects: string[];
+            /** @enum {string} */
+            status: "running" | "done" | "failed" | "cancelled";
+            /** @description The number of its newest event */
+            last_seq: number;
+            /** @description Its newest progress */
+            message: string;
+            error: components["schemas"]["OperationFailure"] | null;
+            result: components["schemas"]["ExportedFile"] | null;
+            file: components["schemas"]["OperationFile"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            started_at: string;
+            ended_at: string | null;
+        };
+        ExportRequest: {
+            /** @description Export the history only, with secrets blanked */
+            redact?: boolean | null;
+            /** @description Export it even if it contains secrets */
+            with_secrets?: boolean | null;
+            /** @description Encrypt it with this passphrase */
+            passphrase?: string | null;
+            recipients?: string[] | null;
+        };
+        /** @description The file of an exported thread. */
+        ExportedFile: {
+            /**
+             * @description The file's name
+             * @example fix-login.clew
+             */
+            file: string;
+            size_bytes: number;
+            /** @description The names of the threads in it: two for a pair */
+            threads: string[];
+            /** @description The number of turns, without archived ones */
+            turns: number;
+            encrypted: boolean;
+            /** @description How many secrets were blanked; null: it is not redacted */
+            redacted: number | null;
+            /** @description Those that were blanked, or that the file contains */
+            secrets: components["schemas"]["FoundSecret"][];
+            sessions: components["schemas"]["ExportedSession"][];
+        };
+        ExportedSession: {
+            agent: string;
+            model: string | null;
+            included: boolean;
+            /** @description Why it is not included */
+            why: string | null;
+        };
+        /** @description A thread that was not pushed or pulled. The other threads were. */
+        FailedThread: {
+            name: string;
+            /** @enum {string} */
+            state: "conflict" | "failed";
+            error: components["schemas"]["OperationFailure"] | components["schemas"]["Failure"];
         };
         /** @description Why something failed. */
         Failure: {
@@ -323,6 +540,56 @@ export interface components {
             /** @description Default: derived from the old thread's name */
             name?: string | null;
         };
+        /** @description A secret, without the secret itself. */
+        FoundSecret: {
+            /**
+             * @description What it is
+             * @example GitHub token
+             */
+            kind: string;
+            /**
+             * @description Where it is
+             * @example turn 3
+             */
+            where: string;
+            /** @description The id of the turn, if it is in one */
+            turn: string | null;
+            count: number;
+        };
+        /** @description A turn that contains the words. */
+        FoundText: {
+            /** @description The thread's name */
+            thread: string;
+            thread_id: string;
+            /** @description The thread's kind */
+            kind: string;
+            cwd: string;
+            /** @description The turn's id */
+            turn: string;
+            /** @enum {string} */
+            role: "user" | "assistant";
+            agent: string | null;
+            model: string | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            created_at: string;
+            /** @description The turn was truncated or asked again */
+            archived: boolean;
+            /** @description The text around the first hit, on one line */
+            snippet: string;
+            /** @description The start and the end of each hit in the snippet */
+            hits: [
+                number,
+                number
+            ][];
+        };
+        FoundTexts: {
+            items: components["schemas"]["FoundText"][];
+            /** @description There are more: ask again with a larger `offset` */
+            more: boolean;
+        };
         Health: {
             /** @constant */
             status: "ok";
@@ -339,6 +606,20 @@ export interface components {
             /** @enum {string} */
             permissions: "ask" | "edits" | "read-only" | "all";
             max_age_s: number | null;
+        };
+        /** @description A check of the settings of hooks, of each template, and of this machine. */
+        HookCheck: {
+            /** @description Nothing would fail when an event arrives */
+            ok: boolean;
+            good: components["schemas"]["HookCheckItem"][];
+            /** @description What may be a mistake */
+            warnings: string[];
+            /** @description What would fail */
+            problems: string[];
+        };
+        HookCheckItem: {
+            what: string;
+            words: string;
         };
         HookCounts: {
             sessions: components["schemas"]["SessionCount"][];
@@ -387,6 +668,28 @@ export interface components {
             url: string | null;
             has_secret: boolean;
             has_token: boolean;
+        };
+        /** @description What an event would start. Nothing was stored. */
+        HookPreview: {
+            /** @description As Clew would store it; null: Clew does not handle its kind */
+            event: {
+                [key: string]: unknown;
+            } | null;
+            /** @description Why nothing would be done; null: something would */
+            why: string | null;
+            planned: components["schemas"]["PlannedHookJob"][];
+            /** @description The keys whose sessions would end, and whose work trees would be removed */
+            dropped: string[];
+        };
+        HookPreviewRequest: {
+            /** @description A payload as the forge sends it, or an event as Clew stores it, with its `kind` */
+            payload: {
+                [key: string]: unknown;
+            };
+            /** @description The forge that sends the payload */
+            forge?: ("github" | "gitea" | "forgejo") | null;
+            /** @description The event's name in the forge's header: issues, pull_request, push, … */
+            event?: string | null;
         };
         /** @description What became of a forge's message. */
         HookReceipt: {
@@ -469,6 +772,69 @@ export interface components {
             /** @description How many jobs this daemon runs at once */
             work: number;
         };
+        HookSweepRequest: {
+            /** @description Only list what would be dropped and removed */
+            dry_run?: boolean | null;
+        };
+        /** @description A job, a review or a pair. */
+        HostItem: {
+            /** @enum {string} */
+            kind: "job" | "review" | "pair";
+            id: string;
+            /** @description Of a pair */
+            name: string | null;
+        };
+        /** @description What an import did, or would do. */
+        Import: {
+            dry_run: boolean;
+            threads: components["schemas"]["ImportedThread"][];
+            /** @description The number of turns, without archived ones */
+            turns: number;
+            /** @description It is a copy with new ids, because its own exist here already */
+            new_ids: boolean;
+            sessions: components["schemas"]["ImportedSession"][];
+            /** @description What is different here, such as narrower permissions */
+            notes: string[];
+        };
+        ImportOperation: {
+            id: string;
+            /** @description export, import, push, pull, replay, … */
+            kind: string;
+            /** @description What it works on */
+            subjects: string[];
+            /** @enum {string} */
+            status: "running" | "done" | "failed" | "cancelled";
+            /** @description The number of its newest event */
+            last_seq: number;
+            /** @description Its newest progress */
+            message: string;
+            error: components["schemas"]["OperationFailure"] | null;
+            result: components["schemas"]["Import"] | null;
+            file: components["schemas"]["OperationFile"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            started_at: string;
+            ended_at: string | null;
+        };
+        ImportedSession: {
+            /** @description Of a pair: whose session it is */
+            part: ("instructor" | "worker") | null;
+            agent: string;
+            model: string | null;
+            /** @description Whether the next turn resumes it; else that turn starts fresh */
+            resumable: boolean;
+            /** @description Why it cannot be resumed */
+            why: string | null;
+            /** @description Where the agent looks for it */
+            file: string | null;
+        };
+        ImportedThread: {
+            name: string;
+            id: string;
+            cwd: string;
+        };
         /** @description Work that an agent is to finish, over as many runs as it takes. */
         Job: {
             id: string;
@@ -498,6 +864,8 @@ export interface components {
             /** @enum {string} */
             permissions: "ask" | "edits" | "read-only" | "all";
             key: string | null;
+            /** @description 1 is the most urgent, 100 the least */
+            priority: number;
             checkpoint: boolean;
             limits: components["schemas"]["Limits"];
             /** @description How often it was submitted or retried */
@@ -535,6 +903,10 @@ export interface components {
             restore?: boolean | null;
             /** @description Continue with the files as they are now */
             keep?: boolean | null;
+        };
+        KeptThread: {
+            thread: string;
+            why: string;
         };
         Limits: {
             timeout_s: number | null;
@@ -650,6 +1022,8 @@ export interface components {
             permissions?: ("ask" | "edits" | "read-only" | "all") | null;
             trust?: ("user" | "project") | null;
             key?: string | null;
+            /** @description Which of the jobs that wait starts first: 1 is the most urgent. Default: 50 */
+            priority?: number | null;
             /** @description How long one run may take; then it is resumed. Default: 1800 */
             timeout_s?: number | null;
             /** @description How many runs in a row may fail. Default: 3 */
@@ -776,6 +1150,156 @@ export interface components {
             cost_usd_per_round: number | null;
             seconds_per_round: number | null;
         };
+        /** @description A job that an event would start. */
+        PlannedHookJob: {
+            /**
+             * @description The session key
+             * @example boss:charles/peon:4
+             */
+            key: string;
+            /** @description Its name in the settings */
+            agent: string;
+            /** @description The agent's CLI: `claude`, `codex`, … */
+            cli: string;
+            model: string | null;
+            /** @enum {string} */
+            permissions: "ask" | "edits" | "read-only" | "all";
+            /** @description The number of the rule in the settings, from 1 */
+            rule: number;
+            /** @description The command that the rule needs, such as `/boss` */
+            rule_command: string | null;
+            /** @description The text after the command */
+            command: string | null;
+            work_tree: string;
+            /** @description Whether the session of the key would be resumed */
+            resumes: boolean;
+            /** @description Why it would not be resumed */
+            reason: string | null;
+            /** @description Earlier turns of the thread that are in the prompt of a fresh session */
+            turns_sent: number;
+            /** @description Unfinished jobs of the same key: they may change the session */
+            jobs_before: number;
+            /** @description Whether its final answer would be posted as a comment */
+            comment: boolean;
+            /** @description Exactly as it would be sent, except for the marks of the fences, which are random */
+            prompt: string;
+        };
+        Pull: {
+            url: string;
+            encrypted: boolean;
+            dry_run: boolean;
+            threads: (components["schemas"]["PulledThread"] | components["schemas"]["FailedThread"])[];
+        };
+        PullOperation: {
+            id: string;
+            /** @description export, import, push, pull, replay, … */
+            kind: string;
+            /** @description What it works on */
+            subjects: string[];
+            /** @enum {string} */
+            status: "running" | "done" | "failed" | "cancelled";
+            /** @description The number of its newest event */
+            last_seq: number;
+            /** @description Its newest progress */
+            message: string;
+            error: components["schemas"]["OperationFailure"] | null;
+            result: components["schemas"]["Pull"] | null;
+            file: components["schemas"]["OperationFile"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            started_at: string;
+            ended_at: string | null;
+        };
+        PullRequest: {
+            /** @description s3://, gs://, az:// or file:///; default: remote.url */
+            url?: string | null;
+            passphrase?: string | null;
+            identity?: string | null;
+            /** @description The work directory of threads that are not here yet */
+            cwd: string;
+            /** @description Names or ids; or give `all` */
+            threads?: string[] | null;
+            /** @description Every thread at the remote */
+            all?: boolean | null;
+            /** @description Pull one thread under this name, beside the one that is here */
+            name?: string | null;
+            dry_run?: boolean | null;
+        };
+        PulledThread: {
+            name: string;
+            /** @enum {string} */
+            state: "new" | "updated" | "unchanged" | "ahead";
+            /** @description Of its newest push at the remote */
+            number: number;
+            /** @description The number of turns, without archived ones */
+            turns: number;
+            new_ids: boolean;
+            /** @description Who signed it; null: no signature was required */
+            signer: string | null;
+            sessions: components["schemas"]["ArrivedSession"][];
+            notes: string[];
+            error: null;
+        };
+        Push: {
+            url: string;
+            encrypted: boolean;
+            dry_run: boolean;
+            threads: (components["schemas"]["PushedThread"] | components["schemas"]["FailedThread"])[];
+        };
+        PushOperation: {
+            id: string;
+            /** @description export, import, push, pull, replay, … */
+            kind: string;
+            /** @description What it works on */
+            subjects: string[];
+            /** @enum {string} */
+            status: "running" | "done" | "failed" | "cancelled";
+            /** @description The number of its newest event */
+            last_seq: number;
+            /** @description Its newest progress */
+            message: string;
+            error: components["schemas"]["OperationFailure"] | null;
+            result: components["schemas"]["Push"] | null;
+            file: components["schemas"]["OperationFile"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            started_at: string;
+            ended_at: string | null;
+        };
+        PushRequest: {
+            /** @description s3://, gs://, az:// or file:///; default: remote.url */
+            url?: string | null;
+            passphrase?: string | null;
+            identity?: string | null;
+            /** @description Names or ids; or give `all` */
+            threads?: string[] | null;
+            /** @description Every thread */
+            all?: boolean | null;
+            recipients?: string[] | null;
+            /** @description Push it even if it contains secrets */
+            with_secrets?: boolean | null;
+            dry_run?: boolean | null;
+        };
+        PushedThread: {
+            name: string;
+            /** @enum {string} */
+            state: "pushed" | "unchanged" | "behind";
+            /** @description Of its newest push at the remote */
+            number: number | null;
+            /** @description The number of turns, without archived ones */
+            turns: number;
+            sent_bytes: number;
+            sent_objects: number;
+            /** @description What is new, before it is compressed */
+            new_bytes: number;
+            secrets: components["schemas"]["FoundSecret"][];
+            signed: boolean;
+            error: null;
+        };
         /** @description A question of an agent that waits for a person. */
         Question: {
             id: string;
@@ -798,6 +1322,37 @@ export interface components {
             allowed: boolean | null;
             /** @description False: its run has ended, and a message to the resumed session carries the answer */
             live: boolean;
+        };
+        RemoteRequest: {
+            /** @description s3://, gs://, az:// or file:///; default: remote.url */
+            url?: string | null;
+            passphrase?: string | null;
+            identity?: string | null;
+        };
+        RemoteThread: {
+            name: string;
+            id: string;
+            kind: string;
+            agent: string;
+            /** @description The number of turns, without archived ones */
+            turns: number;
+            /** @description Of its newest push */
+            number: number;
+            size_bytes: number;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            pushed_at: string;
+        };
+        /** @description The threads at a remote. */
+        RemoteThreads: {
+            url: string;
+            encrypted: boolean;
+            dry_run: boolean;
+            threads: components["schemas"]["RemoteThread"][];
+            /** @description About threads that cannot be read */
+            problems: string[];
         };
         /** @description A new thread in which another model was asked the prompts of an old one. */
         Replay: {
@@ -885,6 +1440,46 @@ export interface components {
             /** @description Answers whose cost is not known */
             unpriced: number;
             seconds: number | null;
+        };
+        RestoreOperation: {
+            id: string;
+            /** @description export, import, push, pull, replay, … */
+            kind: string;
+            /** @description What it works on */
+            subjects: string[];
+            /** @enum {string} */
+            status: "running" | "done" | "failed" | "cancelled";
+            /** @description The number of its newest event */
+            last_seq: number;
+            /** @description Its newest progress */
+            message: string;
+            error: components["schemas"]["OperationFailure"] | null;
+            result: components["schemas"]["RestoredArchive"] | null;
+            file: components["schemas"]["OperationFile"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            started_at: string;
+            ended_at: string | null;
+        };
+        RestoredArchive: {
+            threads: components["schemas"]["RestoredThread"][];
+            /** @description The thread's name when it was archived */
+            was: string;
+            /** @description The number of turns, without archived ones */
+            turns: number;
+            /** @description How many sessions can still be resumed */
+            resumable: number;
+            /** @description The ids in the archive were taken, so the threads have new ones */
+            copy: boolean;
+            /** @description Its permissions were narrowed, because the file is from elsewhere */
+            narrowed: boolean;
+        };
+        RestoredThread: {
+            name: string;
+            id: string;
+            kind: string;
         };
         RetryRequest: {
             /** @description The id of a turn */
@@ -1053,6 +1648,10 @@ export interface components {
             started_at: string | null;
             ended_at: string | null;
             thread_id: string;
+            /** @description Of its thread: chat, job, review, hook or pair */
+            kind: string;
+            /** @description The job, review or pair that it is part of, and whose cost it is */
+            belongs_to: components["schemas"]["HostItem"] | null;
             agent: string;
             model: string | null;
             prompt: string;
@@ -1224,6 +1823,8 @@ export interface components {
             /** @enum {string} */
             permissions: "ask" | "edits" | "read-only" | "all";
             key: string | null;
+            /** @description 1 is the most urgent, 100 the least */
+            priority: number;
             checkpoint: boolean;
             limits: components["schemas"]["Limits"];
             /** @description How often it was submitted or retried */
@@ -1258,6 +1859,26 @@ export interface components {
             /** @description Its name at that time */
             name: string;
         };
+        /** @description The figures of the runs that have one name in common. */
+        StatGroup: {
+            runs: number;
+            /** @description Runs for which it was decided whether to resume; resume_rate is about them */
+            decided: number;
+            resumed: number;
+            resume_rate: number | null;
+            usage: components["schemas"]["Usage"];
+            cost_usd: number;
+            /** @description Runs that used tokens and have no reported price: they are not in cost_usd */
+            unpriced_runs: number;
+            /** @description As in the total, which is the sum of the groups */
+            transcript_usd: number;
+            saved_usd: number;
+            saved_share: number | null;
+            /** @description Runs that have an estimate for transcript_usd */
+            estimated_runs: number;
+            /** @description Null: the model is not known */
+            name: string | null;
+        };
         Stats: {
             runs: number;
             resumed: number;
@@ -1284,6 +1905,10 @@ export interface components {
             plain_resume_usd: number;
             /** @description Runs that have this estimate */
             plain_resume_runs: number;
+            /** @description As in the request */
+            by: ("kind" | "project" | "agent" | "model" | "day") | null;
+            /** @description The same runs by what `by` says, the dearest first; days in order. Null without `by` */
+            groups: components["schemas"]["StatGroup"][] | null;
             by_day: components["schemas"]["Day"][];
             by_turn: components["schemas"]["RunFigures"][];
             reviews: components["schemas"]["Measures"];
@@ -1452,31 +2077,59 @@ export type AgentList = components['schemas']['AgentList'];
 export type AgentSession = components['schemas']['AgentSession'];
 export type AgentSessionList = components['schemas']['AgentSessionList'];
 export type AnsweredQuestion = components['schemas']['AnsweredQuestion'];
+export type ArchiveFile = components['schemas']['ArchiveFile'];
+export type ArchiveList = components['schemas']['ArchiveList'];
+export type ArchiveRequest = components['schemas']['ArchiveRequest'];
+export type ArchivedThread = components['schemas']['ArchivedThread'];
 export type ArchivedTurns = components['schemas']['ArchivedTurns'];
+export type ArrivedSession = components['schemas']['ArrivedSession'];
 export type ChangePreview = components['schemas']['ChangePreview'];
+export type CleanOperation = components['schemas']['CleanOperation'];
+export type CleanRequest = components['schemas']['CleanRequest'];
+export type Cleanup = components['schemas']['Cleanup'];
 export type ComparedPart = components['schemas']['ComparedPart'];
 export type ComparedTurn = components['schemas']['ComparedTurn'];
 export type Comparison = components['schemas']['Comparison'];
+export type Config = components['schemas']['Config'];
+export type ConfigSetting = components['schemas']['ConfigSetting'];
 export type Day = components['schemas']['Day'];
 export type DeletedThread = components['schemas']['DeletedThread'];
 export type DirectoryList = components['schemas']['DirectoryList'];
+export type DoctorAgent = components['schemas']['DoctorAgent'];
+export type DoctorConfig = components['schemas']['DoctorConfig'];
+export type DoctorProblem = components['schemas']['DoctorProblem'];
+export type DoctorReport = components['schemas']['DoctorReport'];
+export type DoctorRuns = components['schemas']['DoctorRuns'];
+export type DoctorStore = components['schemas']['DoctorStore'];
 export type Event = components['schemas']['Event'];
 export type EventCount = components['schemas']['EventCount'];
 export type EventList = components['schemas']['EventList'];
 export type Explanation = components['schemas']['Explanation'];
+export type ExportOperation = components['schemas']['ExportOperation'];
+export type ExportRequest = components['schemas']['ExportRequest'];
+export type ExportedFile = components['schemas']['ExportedFile'];
+export type ExportedSession = components['schemas']['ExportedSession'];
+export type FailedThread = components['schemas']['FailedThread'];
 export type Failure = components['schemas']['Failure'];
 export type FileChange = components['schemas']['FileChange'];
 export type FileDifference = components['schemas']['FileDifference'];
 export type Finding = components['schemas']['Finding'];
 export type Forecast = components['schemas']['Forecast'];
 export type ForkRequest = components['schemas']['ForkRequest'];
+export type FoundSecret = components['schemas']['FoundSecret'];
+export type FoundText = components['schemas']['FoundText'];
+export type FoundTexts = components['schemas']['FoundTexts'];
 export type Health = components['schemas']['Health'];
 export type HookAgent = components['schemas']['HookAgent'];
+export type HookCheck = components['schemas']['HookCheck'];
+export type HookCheckItem = components['schemas']['HookCheckItem'];
 export type HookCounts = components['schemas']['HookCounts'];
 export type HookDropped = components['schemas']['HookDropped'];
 export type HookEvent = components['schemas']['HookEvent'];
 export type HookEventList = components['schemas']['HookEventList'];
 export type HookForge = components['schemas']['HookForge'];
+export type HookPreview = components['schemas']['HookPreview'];
+export type HookPreviewRequest = components['schemas']['HookPreviewRequest'];
 export type HookReceipt = components['schemas']['HookReceipt'];
 export type HookRepo = components['schemas']['HookRepo'];
 export type HookReset = components['schemas']['HookReset'];
@@ -1484,9 +2137,16 @@ export type HookRule = components['schemas']['HookRule'];
 export type HookSession = components['schemas']['HookSession'];
 export type HookSessionList = components['schemas']['HookSessionList'];
 export type HookSettings = components['schemas']['HookSettings'];
+export type HookSweepRequest = components['schemas']['HookSweepRequest'];
+export type HostItem = components['schemas']['HostItem'];
+export type Import = components['schemas']['Import'];
+export type ImportOperation = components['schemas']['ImportOperation'];
+export type ImportedSession = components['schemas']['ImportedSession'];
+export type ImportedThread = components['schemas']['ImportedThread'];
 export type Job = components['schemas']['Job'];
 export type JobList = components['schemas']['JobList'];
 export type JobRetry = components['schemas']['JobRetry'];
+export type KeptThread = components['schemas']['KeptThread'];
 export type Limits = components['schemas']['Limits'];
 export type LiveRun = components['schemas']['LiveRun'];
 export type Marker = components['schemas']['Marker'];
@@ -1507,13 +2167,28 @@ export type OperationList = components['schemas']['OperationList'];
 export type Origin = components['schemas']['Origin'];
 export type PairComparison = components['schemas']['PairComparison'];
 export type PathFigures = components['schemas']['PathFigures'];
+export type PlannedHookJob = components['schemas']['PlannedHookJob'];
+export type Pull = components['schemas']['Pull'];
+export type PullOperation = components['schemas']['PullOperation'];
+export type PullRequest = components['schemas']['PullRequest'];
+export type PulledThread = components['schemas']['PulledThread'];
+export type Push = components['schemas']['Push'];
+export type PushOperation = components['schemas']['PushOperation'];
+export type PushRequest = components['schemas']['PushRequest'];
+export type PushedThread = components['schemas']['PushedThread'];
 export type Question = components['schemas']['Question'];
+export type RemoteRequest = components['schemas']['RemoteRequest'];
+export type RemoteThread = components['schemas']['RemoteThread'];
+export type RemoteThreads = components['schemas']['RemoteThreads'];
 export type Replay = components['schemas']['Replay'];
 export type ReplayAnswer = components['schemas']['ReplayAnswer'];
 export type ReplayOperation = components['schemas']['ReplayOperation'];
 export type ReplayRequest = components['schemas']['ReplayRequest'];
 export type ReplayRound = components['schemas']['ReplayRound'];
 export type ReplayTotals = components['schemas']['ReplayTotals'];
+export type RestoreOperation = components['schemas']['RestoreOperation'];
+export type RestoredArchive = components['schemas']['RestoredArchive'];
+export type RestoredThread = components['schemas']['RestoredThread'];
 export type RetryRequest = components['schemas']['RetryRequest'];
 export type Review = components['schemas']['Review'];
 export type ReviewNote = components['schemas']['ReviewNote'];
@@ -1530,6 +2205,7 @@ export type SessionPreview = components['schemas']['SessionPreview'];
 export type Settings = components['schemas']['Settings'];
 export type ShownJob = components['schemas']['ShownJob'];
 export type SourceThread = components['schemas']['SourceThread'];
+export type StatGroup = components['schemas']['StatGroup'];
 export type Stats = components['schemas']['Stats'];
 export type Thread = components['schemas']['Thread'];
 export type ThreadChange = components['schemas']['ThreadChange'];

@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from clew.api.files import make_private
 from clew.core.record import Record
+from clew.system.folders import make_private
 
 FOLDER = "serving"
 
