@@ -8,7 +8,7 @@ WORKERS ?= 4
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-all check unit everyday rest mutations soak bench clean fmt docs prompts web web-check sarif chromium openssh
+.PHONY: demo test test-all check unit everyday rest mutations soak bench clean fmt docs prompts web web-check wire sarif chromium openssh
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -57,7 +57,13 @@ $(MODULES): $(WEB)/package.json $(WEB)/package-lock.json $(WEB)/.npmrc | $(STAMP
 $(PAGE): $(MODULES) $(WEB)/build.mjs $(shell find $(WEB)/page -type f)
 	$(NPM) run -s build
 
+# The page's types of what the daemon sends, generated from the server's shapes.
+TYPES := $(BIN)/python -m clew.server.reference --types
+wire: $(MODULES)          ## rewrites those types: page/daemon/openapi.ts
+	$(TYPES) | ($(NPM) run -s wire)
+
 web-check: $(MODULES)     ## the page's types, and the tests of its pure parts
+	@$(TYPES) | ($(NPM) run -s wire -- --check) || { echo "$(WEB)/page/daemon/openapi.ts is stale, or was edited: run make wire."; exit 1; }
 	$(NPM) run -s check
 	$(NPM) run -s test
 

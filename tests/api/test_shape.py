@@ -88,3 +88,30 @@ def test_the_schema_has_every_field_with_its_description() -> None:
 
 def test_pydantic_takes_a_shape_as_its_own_object() -> None:
     assert RootModel[Outer](outer()).model_dump(mode="json") == outer().to_json()
+
+
+class Partly(Shape):
+    id: str
+    errors: list[Inner] | None = None
+
+
+def test_a_field_that_has_its_default_is_left_out() -> None:
+    assert Partly.of(id="a").to_json() == {"id": "a"}
+    assert Partly("a", errors=[Inner(1)]).to_json() == {"id": "a", "errors": [{"n": 1}]}
+    assert TypeAdapter(Partly).json_schema()["required"] == ["id"]
+
+
+def test_the_fields_keep_their_order_whatever_the_order_of_the_arguments() -> None:
+    assert list(Partly(errors=[], id="a").to_json()) == ["id", "errors"]
+
+
+def test_a_field_comes_from_the_first_source_that_has_it_also_as_a_property() -> None:
+    class Computed(Record):
+        size: int
+
+        @property
+        def n(self) -> int:
+            return self.size + 1
+
+    assert Inner.of(Computed(4), Inner(9)) == Inner(5)
+    assert Inner.of(Colour.RED, Computed(6)) == Inner(7), "the first source need not be a record"

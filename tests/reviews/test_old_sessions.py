@@ -262,7 +262,7 @@ async def test_a_session_is_imported_whole_and_continues(scripted: Stage, named:
         assert [each.state for each in findings_of(state.rounds)] == ["fixed", "open", "fixed", "fixed"]
         assert state.rounds[0].message.startswith(REQUEST["summary"])
         assert await client.reviews.diff(ID, 1) == DIFF
-        body = reviews.review_json(state, {})
+        body = reviews.review_shape(state, {}).to_json()
         assert body["created_at"] == "2025-07-01T10:00:00.000Z"
         assert body["rounds"][1]["ended_at"] == SECOND["timestamp"]
         with pytest.raises(Conflict):

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urljoin
 
 import pytest
 
-from clew.api.reviews import ReviewState, review_json, sarif
+from clew.api.reviews import ReviewState, review_shape, sarif
 from clew.core.ids import ThreadId
 from clew.core.reviews.review import (
     Finding,
@@ -45,7 +45,7 @@ def round_of(number: int, findings: list[Finding] | None = None, already: int = 
 def exported(*rounds: ReviewRound, **more: Any) -> Any:
     review = Review("2026-11-15-001", ThreadId("t"), TOP, **more)
     state = ReviewState(review, review_thread(ThreadId("t"), "review", TOP, "claude", "m", 1e9), rounds)
-    return check_sarif(sarif(review_json(state, {})))
+    return check_sarif(sarif(review_shape(state, {}).to_json()))
 
 
 def test_a_finding_is_a_result_with_its_place_and_its_level() -> None:

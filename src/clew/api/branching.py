@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 
 from clew.api.operations import Operation, Report
 from clew.api.wire import branching as wire
-from clew.api.wire.operations import Failure
+from clew.api.wire.failures import Failure
+from clew.api.wire.threads import origin
+from clew.api.wire.usage import Usage as UsageShape
 from clew.core.branching.edits import diff_lines
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.history import Turn
 from clew.core.record import Record
-from clew.core.thread import Origin, Thread
+from clew.core.thread import Thread
 from clew.errors import ClewError
 from clew.hosts.branching import compare as comparing
 from clew.hosts.branching import merge as merging
@@ -72,13 +74,9 @@ async def _forked_thread(client: Client, thread: Thread) -> wire.ForkedThread:
     return wire.ForkedThread.of(
         thread,
         instructions=thread.standing,
-        origin=None if thread.origin is None else _origin(thread.origin),
+        origin=None if thread.origin is None else origin(thread.origin),
         next_turn=await next_turn(client, thread),
     )
-
-
-def _origin(origin: Origin) -> wire.ForkOrigin:
-    return wire.ForkOrigin(origin.how.value, [wire.NamedThread.of(each) for each in origin.of], origin.round)
 
 
 async def next_turn(client: Client, thread: Thread) -> wire.NextTurn:
@@ -212,11 +210,11 @@ def _totals(said: Sequence[ReplayAnswer | None]) -> ReplayTotals:
 
 
 def _totals_shape(totals: ReplayTotals) -> wire.ReplayTotals:
-    return wire.ReplayTotals.of(totals, usage=wire.TokenUsage.of(totals.usage))
+    return wire.ReplayTotals.of(totals, usage=UsageShape.of(totals.usage))
 
 
 def _answer(answer: ReplayAnswer | None) -> wire.ReplayAnswer | None:
-    return None if answer is None else wire.ReplayAnswer.of(answer, usage=wire.TokenUsage.of(answer.usage))
+    return None if answer is None else wire.ReplayAnswer.of(answer, usage=UsageShape.of(answer.usage))
 
 
 async def replay(client: Client, name: str, options: ReplayOptions) -> Operation[Replayed]:

@@ -9,11 +9,12 @@ import asyncio
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from clew.api.client import Client
 from clew.api.operations import Operation, Report
-from clew.api.wire import hook_preview as wire
+from clew.api.wire import hook_preview as preview_wire
+from clew.api.wire import hooks as wire
 from clew.config.hooks import SECRET
 from clew.core.hooks.hook import Forge, HookEvent, session_key
 from clew.core.record import Record
@@ -27,13 +28,10 @@ from clew.hosts.hooks.session_import import import_sessions as import_into
 from clew.hosts.hooks.sessions import HookSession as HookSession
 from clew.hosts.hooks.sweep import Swept as Swept
 from clew.store.rows.hooks import StoredHook as StoredHook
-from clew.system.timestamps import stamp
 from clew.wiring import hooks as wiring
 
 LARGE_BYTES = 256 * 1024  # a larger body is read in a thread, so as not to block the event loop
-TITLE_MAX_CHARS = 300
 
-Body = dict[str, Any]
 State = Literal["received", "duplicate", "ignored", "unsigned", "malformed"]
 
 
@@ -98,84 +96,41 @@ async def is_used(client: Client) -> bool:
     return bool(hooks.settings.rules or await hooks.event_counts() or await hooks.sessions.keys())
 
 
-async def sessions_json(client: Client) -> list[Body]:
+async def sessions(client: Client) -> wire.HookSessionList:
+    """All sessions, by repository, number and agent."""
     last = await client.hooks.last_events()
-    return [session_json(each, last.get(each.key.key)) for each in await client.hooks.sessions.list()]
+    found = await client.hooks.sessions.list()
+    return wire.HookSessionList(items=[wire.hook_session(each, last.get(each.key.key)) for each in found])
 
 
-def session_json(session: HookSession, last: StoredHook | None) -> Body:
-    key = session.key
-    return {
-        "key": key.key,
-        "agent": key.agent,
-        "repo": key.repo,
-        "number": key.issue,
-        "forge": key.forge,
-        "state": session.state,
-        "session_id": session.session_id,
-        "thread_id": key.thread_id,
-        "branch": key.branch,
-        "last_event": None if last is None else event_json(last),
-        "created_at": stamp(key.created_at),
-        "used_at": stamp(key.used_at),
-    }
+async def settings(client: Client, *, work: int) -> wire.HookSettings:
+    """The settings of the user's file; of secrets and tokens only whether they are set.
+
+    `work` is the number of jobs that the daemon runs at once.
+    """
+    known = client.hooks.settings
+    return wire.HookSettings(
+        is_used=await is_used(client),
+        agents=[wire.HookAgent.of(agent) for agent in known.agents],
+        repos=[wire.HookRepo.of(repo) for repo in known.repos],
+        rules=[wire.HookRule.of(rule) for rule in known.rules],
+        forges=[_forge(client, forge) for forge in Forge],
+        work=work,
+    )
 
 
-def event_json(stored: StoredHook) -> Body:
-    event = stored.event
-    return {
-        "id": stored.id,
-        "forge": event.forge.value,
-        "delivery": event.delivery,
-        "kind": event.kind,
-        "repo": event.repo,
-        "number": event.number,
-        "branch": event.branch,
-        "actor": event.actor,
-        "title": event.title[:TITLE_MAX_CHARS],
-        "url": event.url,
-        "state": stored.state,
-        "why": stored.why,
-        "tries": stored.tries,
-        "jobs": list(stored.jobs),
-        "received_at": stamp(stored.received_at),
-        "done_at": stamp(stored.done_at),
-    }
-
-
-async def settings_json(client: Client) -> Body:
-    """The settings of the user's file. Of secrets and tokens only whether they are set."""
-    settings = client.hooks.settings
-    return {
-        "is_used": await is_used(client),
-        "agents": [agent.as_dict() for agent in settings.agents],
-        "repos": [repo.as_dict() for repo in settings.repos],
-        "rules": [rule.as_dict() for rule in settings.rules],
-        "forges": [_forge_json(client, forge) for forge in Forge],
-    }
-
-
-def _forge_json(client: Client, forge: Forge) -> Body:
+def _forge(client: Client, forge: Forge) -> wire.HookForge:
     keys = client.hook_keys(forge)
-    return {
-        "forge": forge.value,
-        "url": client.hooks.settings.url(forge),
-        "has_secret": keys.secret is not None,
-        "has_token": keys.token is not None,
-    }
+    return wire.HookForge(
+        forge=forge.value,
+        url=client.hooks.settings.url(forge),
+        has_secret=keys.secret is not None,
+        has_token=keys.token is not None,
+    )
 
 
-async def counts_json(client: Client) -> Body:
-    sessions, events = await client.hooks.sessions.counts(), await client.hooks.event_counts()
-    return {
-        "sessions": [
-            {"repo": repo, "agent": agent, "state": state, "count": count}
-            for (repo, agent, state), count in sorted(sessions.items())
-        ],
-        "events": [
-            {"forge": forge, "state": state, "count": count} for (forge, state), count in sorted(events.items())
-        ],
-    }
+async def counts(client: Client) -> wire.HookCounts:
+    return wire.hook_counts(await client.hooks.sessions.counts(), await client.hooks.event_counts())
 
 
 def check_templates(client: Client) -> None:
@@ -204,16 +159,16 @@ def read_event(
     return EventFile(found, why)
 
 
-async def preview(client: Client, file: EventFile) -> wire.HookPreview:
+async def preview(client: Client, file: EventFile) -> preview_wire.HookPreview:
     """What the event would start now: which agents, where, and with which prompts. Nothing is stored.
 
     If a rule needs it and the environment has a token, the forge is asked whether the actor has write access.
     """
     event = file.event
     if event is None:
-        return wire.HookPreview(event=None, why=file.why, planned=[], dropped=[])
+        return preview_wire.HookPreview(event=None, why=file.why, planned=[], dropped=[])
     plan = await client.hooks.planner.plan(event)
-    return wire.HookPreview.of(
+    return preview_wire.HookPreview.of(
         event=event.as_dict() | {"delivery": None},
         why=None if plan.jobs or plan.dropped else plan.ignored,
         planned=[await _planned(client, each) for each in plan.jobs],
@@ -221,9 +176,9 @@ async def preview(client: Client, file: EventFile) -> wire.HookPreview:
     )
 
 
-async def _planned(client: Client, job: PlannedJob) -> wire.PlannedHookJob:
+async def _planned(client: Client, job: PlannedJob) -> preview_wire.PlannedHookJob:
     agent, rule = job.agent, job.match.rule
-    return wire.PlannedHookJob.of(
+    return preview_wire.PlannedHookJob.of(
         await preview_job(client.engine, job),
         key=job.key,
         agent=agent.name,
@@ -263,7 +218,9 @@ def sweep(client: Client, *, dry_run: bool = False, new_id: str | None = None) -
 
         return await hooks.sweep.run(dry_run=dry_run, progress=progress)
 
-    def shaped(found: list[Swept]) -> wire.HookSweepResult:
-        return wire.HookSweepResult(dry_run=dry_run, items=[wire.SweptHookKey.of(each) for each in found])
+    def shaped(found: list[Swept]) -> preview_wire.HookSweepResult:
+        return preview_wire.HookSweepResult(
+            dry_run=dry_run, items=[preview_wire.SweptHookKey.of(each) for each in found]
+        )
 
     return client.operations.start("sweep", work, shaped, new_id=new_id)

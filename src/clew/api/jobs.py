@@ -9,7 +9,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from clew.api.thread import choice
-from clew.core.costs.usage import MONEY_DIGITS, NO_USAGE, Usage
+from clew.api.wire import jobs as wire
+from clew.api.wire.failures import failure
+from clew.api.wire.usage import Usage
+from clew.core.costs.usage import NO_USAGE
+from clew.core.costs.usage import Usage as UsageRecord
 from clew.core.ids import SHORT_ID
 from clew.core.jobs.job import (
     ACTIVE,
@@ -44,7 +48,6 @@ from clew.errors import (
 from clew.hosts.jobs.jobs import MAX_AHEAD_S, JobSpec
 from clew.hosts.validation import check_prompt, existing_dir
 from clew.store.records import StoredEvent
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
@@ -83,68 +86,31 @@ class JobView(Record):
 
     job: Job
     thread: str  # the name of its thread
-    usage: Usage
+    usage: UsageRecord
     cost_usd: float
     runs: tuple[Run, ...]  # the oldest first
     stderr_tail: str = ""  # of the last run, when the job failed
     no_worker: str | None = None  # if the job waits and no worker is alive to run it: what to do
     markers: tuple[ProgressMarker, ...] | None = None  # its progress, the oldest first; None: not read
 
-    def to_json(self) -> dict[str, Any]:
-        """The object of the command line and the HTTP API."""
-        job, limits = self.job, self.job.limits
-        looked_up = {} if self.markers is None else {"markers": self._markers(self.markers)}
-        return {
-            "id": job.id,
-            "status": job.status.value,
-            "runs": job.runs,
-            "resume_count": job.resume_count,
-            "session_id": job.session_id,
-            "session_saved_at": stamp(job.session_saved_at),
-            "reason": job.reason,
-            "outcome": job.outcome,
-            "result": job.result,
-            "error": _error_object(job),
-            "stderr_tail": self.stderr_tail,
-            "conflicts": list(job.conflicts),
-            "prompt": job.prompt,
-            "cwd": job.cwd,
-            "agent": job.agent,
-            "model": job.model,
-            "permissions": job.permissions.value,
-            "key": None if job.key == job.id else job.key,
-            "priority": job.priority,
-            "checkpoint": job.checkpoint,
-            "limits": {**limits.as_dict(), "deadline_at": stamp(limits.deadline_at)},
-            "tries": job.tries,
-            "thread_id": job.thread_id,
-            "thread": self.thread,
-            "run_id": job.run_id,
-            "worker": job.worker,
-            "cancel_requested": job.cancel_requested,
-            "usage": self.usage.as_dict(),
-            "cost_usd": round(self.cost_usd, MONEY_DIGITS),
-            "created_at": stamp(job.created_at),
-            "not_before": stamp(job.not_before),
-            "started_at": stamp(job.started_at),
-            "wake_at": stamp(job.wake_at),
-            "ended_at": stamp(job.ended_at),
-            "no_worker": self.no_worker,
-            **looked_up,
-        }
+    def to_shape(self) -> wire.Job:
+        """With markers if they were read: then it is a ShownJob."""
+        job = self.job
+        shape = wire.Job.of(
+            job,
+            self,
+            error=failure(error_of(job)),
+            key=None if job.key == job.id else job.key,
+            limits=wire.Limits.of(job.limits),
+            usage=Usage.of(self.usage),
+        )
+        return shape if self.markers is None else wire.ShownJob.of(shape, markers=self._markers(self.markers))
 
-    def _markers(self, markers: Sequence[ProgressMarker]) -> list[dict[str, Any]]:
-        return [
-            {
-                "number": each.number,
-                "run": self.run_number(each),
-                "run_id": each.run_id,
-                "message_id": each.message_id,
-                "at": stamp(each.at),
-                "text": each.text[:MARKER_CHARS],
-            }
-            for each in markers
-        ]
+    def to_json(self) -> dict[str, Any]:
+        return self.to_shape().to_json()
+
+    def _markers(self, markers: Sequence[ProgressMarker]) -> list[wire.Marker]:
+        return [wire.Marker.of(each, run=self.run_number(each), text=each.text[:MARKER_CHARS]) for each in markers]
 
     def run_number(self, marker: ProgressMarker) -> int | None:
         """The number of the marker's run within the job, from 1."""
@@ -395,8 +361,3 @@ def _hint(job: Job) -> str | None:
     if job.status is JobStatus.FAILED and job.hint and (job.outcome is None or job.outcome == AgentMissing.code):
         return f"{job.hint} Then {retry} continues where it stopped."  # it failed before its first run
     return f"{retry} continues where it stopped."
-
-
-def _error_object(job: Job) -> dict[str, Any] | None:
-    error = error_of(job)
-    return None if error is None else {"code": error.code, "message": error.message, "hint": error.hint}

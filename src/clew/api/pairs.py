@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.api.thread import choice
-from clew.api.wire import branching as wire
-from clew.core.costs.usage import MONEY_DIGITS
+from clew.api.wire import branching
+from clew.api.wire import pairs as wire
+from clew.api.wire.failures import Failure, failure
+from clew.api.wire.usage import Usage
 from clew.core.pairs.cursor import AT_END as AT_END
 from clew.core.pairs.cursor import BEGINNING as BEGINNING
 from clew.core.pairs.cursor import FollowedEvent as FollowedEvent
 from clew.core.pairs.cursor import PairCursor as PairCursor
-from clew.core.pairs.pair import Pair, PairEvent, PairPart, PairRound, PairRunEvent, PairStatus
+from clew.core.pairs.pair import Pair, PairEvent, PairPart, PairRunEvent, PairStatus
 from clew.core.record import Record
 from clew.core.runs.events import to_body
 from clew.core.thread import Permissions
@@ -29,7 +31,6 @@ from clew.hosts.pairs.live import PairRunOptions
 from clew.hosts.pairs.pairs import NewPair
 from clew.hosts.pairs.pairs import PairState as PairState
 from clew.hosts.pairs.rows import ResumeOptions
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
@@ -231,11 +232,11 @@ async def merge(client: Client, a: str, b: str, options: MergeOptions) -> Merged
     return await merge_pairs(client.engine, one, other, options)
 
 
-def merge_shape(made: MergedPair) -> wire.PairMerge:
-    return wire.PairMerge(
+def merge_shape(made: MergedPair) -> branching.PairMerge:
+    return branching.PairMerge(
         name=made.pair.name,
         id=made.pair.id,
-        of=[wire.NamedThread(id=pair.id, name=pair.name) for pair in made.of],
+        of=[branching.NamedThread(id=pair.id, name=pair.name) for pair in made.of],
         agent=made.pair.agent,
         instructor_model=made.pair.instructor_model,
         worker_model=made.pair.worker_model,
@@ -243,11 +244,11 @@ def merge_shape(made: MergedPair) -> wire.PairMerge:
         common_rounds=made.common,
         own_rounds=list(made.own),
         parts={
-            part.value: wire.MergedPart.of(
+            part.value: branching.MergedPart.of(
                 common_turns=merged.common,
                 own_turns=list(merged.own),
                 size_chars=merged.chars,
-                files=[wire.MergedFile.of(file) for file in merged.files],
+                files=[branching.MergedFile.of(file) for file in merged.files],
             )
             for part, merged in made.parts.items()
         },
@@ -333,55 +334,25 @@ def event_json(event: PairEvent) -> dict[str, Any]:
     return {"type": event.kind, **event.as_dict()}
 
 
-def round_json(round_: PairRound) -> dict[str, Any]:
-    order = round_.order
-    return {
-        "round": round_.number,
-        "message": round_.message,
-        "changed_files": list(round_.changed_files),
-        "order": None if order is None else order.as_dict(),
-        "worker_model": round_.worker_model,
-        "result": round_.result,
-        "instructor_run": round_.instructor_run_id,
-        "worker_run": round_.worker_run_id,
-        "started_at": stamp(round_.started_at),
-        "ended_at": stamp(round_.ended_at),
-    }
-
-
-def pair_json(state: PairState, error: ClewError | None = None, *, rounds: bool = True) -> dict[str, Any]:
-    """The pair with all its rounds, unless `rounds` is False."""
+def pair_note(state: PairState, error: ClewError | None = None) -> wire.PairNote:
+    """The pair without its rounds. `error`: why it stopped, if that is not stored."""
     pair = state.pair
-    if error is None and pair.error_code is not None:
-        told: dict[str, Any] | None = {"code": pair.error_code, "message": pair.error, "hint": pair.hint}
-    else:
-        told = None if error is None else {"code": error.code, "message": error.message, "hint": error.hint}
-    shown = {
-        "type": "pair",
-        "id": pair.id,
-        "name": pair.name,
-        "status": state.status.value,
-        "phase": pair.phase.value,
-        "round": pair.number,
-        "rounds_left": pair.rounds_left,
-        "max_rounds": pair.max_rounds,
-        "task": pair.task,
-        "cwd": pair.cwd,
-        "agent": pair.agent,
-        "instructor_model": pair.instructor_model,
-        "worker_model": pair.worker_model,
-        "permissions": state.permissions.value,
-        "thinking": pair.thinking,
-        "threads": {"instructor": pair.instructor_thread_id, "worker": pair.worker_thread_id},
-        "sessions": state.sessions,
-        "usage": state.usage.as_dict(),
-        "cost_usd": round(state.cost_usd, MONEY_DIGITS),
-        "file": str(path) if (path := pair_folder.path_of(pair.cwd, pair.id)).is_file() else None,
-        "imported_from": pair.imported_from,
-        "imported_round": pair.imported_round,
-        "stop_requested": pair.stop_requested and state.status is PairStatus.RUNNING,
-        "error": told,
-        "created_at": stamp(pair.created_at),
-        "updated_at": stamp(pair.updated_at),
-    }
-    return shown | ({"rounds": [round_json(each) for each in state.rounds]} if rounds else {})
+    stored = None if pair.error_code is None else Failure(pair.error_code, pair.error or "", pair.hint)
+    path = pair_folder.path_of(pair.cwd, pair.id)
+    return wire.PairNote.of(
+        pair,
+        state,
+        type="pair",
+        status=state.status,
+        round=pair.number,
+        threads=wire.PairThreads(pair.instructor_thread_id, pair.worker_thread_id),
+        usage=Usage.of(state.usage),
+        file=str(path) if path.is_file() else None,
+        stop_requested=pair.stop_requested and state.status is PairStatus.RUNNING,
+        error=failure(error) or stored,
+    )
+
+
+def pair_shape(state: PairState, error: ClewError | None = None) -> wire.Pair:
+    """The pair with all its rounds."""
+    return wire.Pair.of(pair_note(state, error), rounds=[wire.pair_round(each) for each in state.rounds])

@@ -1,4 +1,4 @@
-"""Reviews for surfaces: start a review, import one, and show it as JSON, Markdown or SARIF."""
+"""Reviews for surfaces: start a review, import one, and show it as a wire shape, Markdown or SARIF."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from clew import __version__, errors
 from clew.api.thread import choice
-from clew.core.costs.usage import MONEY_DIGITS
+from clew.api.wire import reviews as wire
+from clew.api.wire import tools
+from clew.api.wire.failures import Failure
+from clew.api.wire.usage import Usage
 from clew.core.record import Record
 from clew.core.reviews.review import (
     Finding,
     FindingState,
-    PathUsage,
     Review,
-    ReviewMeasures,
     ReviewRound,
     RoundStatus,
     Scope,
@@ -33,10 +35,11 @@ from clew.hosts.reviews.reviews import ReviewSpec
 from clew.hosts.reviews.reviews import ReviewState as ReviewState
 from clew.hosts.reviews.reviews import RoundOptions as RoundOptions
 from clew.hosts.validation import named_path
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
+
+NO_HINTS: Mapping[str, str] = MappingProxyType({})
 
 
 class ReviewOptions(Record):
@@ -90,15 +93,8 @@ async def import_file(
     return await importing.import_files(client.engine, source, cwd, model=model)
 
 
-def imported_json(made: ImportedReview) -> dict[str, Any]:
-    return {
-        "id": made.review_id,
-        "rounds": made.rounds,
-        "findings": made.findings,
-        "sessions": dict(made.sessions),
-        "warnings": list(made.warnings),
-        "left_out": list(made.left_out),
-    }
+def imported_review(made: ImportedReview) -> wire.ImportedReview:
+    return wire.ImportedReview.of(made, id=made.review_id, sessions=dict(made.sessions))
 
 
 def check_agrees(
@@ -146,120 +142,95 @@ def error_of(round_: ReviewRound) -> ClewError | None:
     return _ERRORS.get(round_.error_code or "", errors.AgentFailed)(message, hint=round_.hint)
 
 
-def finding_json(finding: Finding) -> dict[str, Any]:
-    return finding.as_dict()
-
-
-def round_json(round_: ReviewRound) -> dict[str, Any]:
-    """One round. `findings` are those that it found; `earlier` are its verdicts on earlier findings."""
+def round_shape(round_: ReviewRound, hints: Mapping[str, str] = NO_HINTS) -> wire.Round:
+    """`hints` replace those of errors with these codes: a hint may name a command, which a page cannot call."""
     answer, error = round_.answer, error_of(round_)
-    return {
-        "id": round_.review_id,
-        "round": round_.number,
-        "status": round_.status.value,
-        "agent": round_.agent,
-        "model": round_.model,
-        "session_resumed": round_.session_resumed,
-        "reason": round_.reason,
-        "fallback": round_.fallback,
-        "summary": answer.summary if answer else None,
-        "findings": [finding_json(finding) for finding in answer.findings] if answer else [],
-        "earlier": [verdict.as_dict() for verdict in answer.earlier] if answer else [],
-        "message": round_.message,
-        "base_commit": round_.base_commit,
-        "head_commit": round_.head_commit,
-        "files": [change.as_dict() for change in round_.changes],
-        "changed_since": list(round_.changed_since),
-        "run_id": round_.run_id,
-        "runs": round_.runs,
-        "usage": round_.usage.as_dict(),
-        "cost_usd": round(round_.cost_usd, MONEY_DIGITS),
-        "prompt_chars": round_.prompt_chars,
-        "transcript_chars": round_.transcript_chars,
-        "error": None if error is None else {"code": error.code, "message": error.message, "hint": error.hint},
-        "started_at": stamp(round_.started_at),
-        "ended_at": stamp(round_.ended_at),
-    }
+    return wire.Round.of(
+        round_,
+        id=round_.review_id,
+        round=round_.number,
+        summary=answer.summary if answer else None,
+        findings=[wire.Finding.of(finding) for finding in answer.findings] if answer else [],
+        earlier=[wire.Verdict.of(verdict) for verdict in answer.earlier] if answer else [],
+        files=[wire.FileChange.of(change) for change in round_.changes],
+        usage=Usage.of(round_.usage),
+        error=None if error is None else Failure.of(error, hint=hints.get(error.code, error.hint)),
+    )
 
 
-def review_json(state: ReviewState, sessions: Mapping[str, str]) -> dict[str, Any]:
+def review_note(state: ReviewState) -> wire.ReviewNote:
+    return wire.ReviewNote.of(state.review, state.thread, **_summary(state, findings_of(state.rounds)))
+
+
+def review_shape(state: ReviewState, sessions: Mapping[str, str], hints: Mapping[str, str] = NO_HINTS) -> wire.Review:
     """The whole review: every finding in its present state, every round."""
-    review, last = state.review, state.last
     findings = findings_of(state.rounds)
+    return wire.Review.of(
+        state.review,
+        state.thread,
+        **_summary(state, findings),
+        sessions=dict(sessions),
+        findings=[wire.Finding.of(finding) for finding in findings],
+        rounds=[round_shape(round_, hints) for round_ in state.rounds],
+    )
+
+
+def _summary(state: ReviewState, findings: Sequence[Finding]) -> dict[str, Any]:
+    last = state.last
+    opened = [finding.severity for finding in findings if finding.state is FindingState.OPEN]
     return {
-        "id": review.id,
-        "status": last.status.value if last is not None else None,
+        "status": last.status if last is not None else None,
         "round": last.number if last is not None else 0,
-        "cwd": review.top,
-        "scope": review.scope.value,
-        "base": review.base,
-        "paths": list(review.paths),
-        "focus": review.focus,
-        "agent": state.thread.agent,
-        "model": state.thread.model,
-        "thread_id": state.thread.id,
+        "cwd": state.review.top,
         "thread": state.thread.name,
-        "sessions": dict(sessions),
-        "imported_from": review.imported_from,
-        "findings": [finding_json(finding) for finding in findings],
-        "open": sum(finding.state is FindingState.OPEN for finding in findings),
-        "open_by_severity": _open_by_severity(findings),
-        "rounds": [round_json(round_) for round_ in state.rounds],
-        "cost_usd": round(sum(round_.cost_usd for round_ in state.rounds), MONEY_DIGITS),
-        "created_at": stamp(review.created_at),
+        "open": len(opened),
+        "open_by_severity": {each.value: opened.count(each) for each in Severity if each in opened},
+        "cost_usd": sum(round_.cost_usd for round_ in state.rounds),
     }
 
 
-def _open_by_severity(findings: Sequence[Finding]) -> dict[str, int]:
-    """The number of open findings by severity, the most severe first."""
-    found = [finding.severity for finding in findings if finding.state is FindingState.OPEN]
-    return {severity.value: found.count(severity) for severity in Severity if severity in found}
+def round_result(state: ReviewState, round_: ReviewRound) -> tools.RoundResult:
+    """A round for an agent, with the earlier findings that are still open."""
+    found, error = findings_of(state.rounds), error_of(round_)
+    return tools.RoundResult.of(
+        round_,
+        round=round_.number,
+        summary=round_.answer.summary if round_.answer else None,
+        findings=[wire.Finding.of(each) for each in found if each.round == round_.number],
+        still_open=[
+            wire.Finding.of(each) for each in found if each.round < round_.number and each.state is FindingState.OPEN
+        ],
+        files=[change.path for change in round_.changes],
+        usage=Usage.of(round_.usage),
+        error=None if error is None else error.message,
+    )
 
 
-def measures_json(measures: ReviewMeasures) -> dict[str, Any]:
-    ages = sorted(measures.expiry_ages_s)
-    return {
-        "reviews": measures.reviews,
-        "rounds": measures.rounds,
-        "imported": measures.imported,
-        "follow_ups": measures.follow_ups,
-        "resumed": measures.resumed,
-        "resume_rate": measures.resume_rate,
-        "misses": dict(measures.misses),
-        "fallbacks": measures.fallbacks,
-        "fallback_share": measures.fallback_share,
-        "failed": measures.failed,
-        "age_at_expiry_s": {
-            "count": len(ages),
-            "median": ages[len(ages) // 2] if ages else None,
-            "most": ages[-1] if ages else None,
-        },
-        "rounds_per_review": {str(number): count for number, count in sorted(measures.rounds_per_review.items())},
-        "by_model": {
-            model: {"follow_ups": asked, "resumed": resumed, "resume_rate": resumed / asked}
-            for model, (asked, resumed) in sorted(measures.by_model.items())
-        },
-        "with_resume": _path_json(measures.with_resume),
-        "without_resume": _path_json(measures.without_resume),
-    }
+def review_result(state: ReviewState) -> tools.ReviewResult:
+    return tools.ReviewResult.of(
+        state.review,
+        review_id=state.review.id,
+        cwd=state.review.top,
+        findings=[wire.Finding.of(each) for each in findings_of(state.rounds)],
+        rounds=[round_result(state, round_) for round_ in state.rounds],
+    )
 
 
-def _path_json(path: PathUsage) -> dict[str, Any]:
-    """The averages over follow-up rounds."""
-    each = path.rounds or 1
-    return {
-        "rounds": path.rounds,
-        "usage": path.usage.as_dict(),
-        "units_per_round": round(path.usage.units / each, 1) if path.rounds else None,
-        "tokens_per_round": round(path.usage.shown_tokens / each, 1) if path.rounds else None,
-        "cost_usd_per_round": round(path.cost_usd / each, MONEY_DIGITS) if path.rounds else None,
-        "seconds_per_round": round(path.seconds / each, 3) if path.rounds else None,
-    }
+def review_line(state: ReviewState) -> tools.ReviewLine:
+    answers = [each.answer for each in state.rounds if each.status is RoundStatus.DONE and each.answer is not None]
+    return tools.ReviewLine(
+        review_id=state.review.id,
+        cwd=state.review.top,
+        rounds=len(state.rounds),
+        status=state.last.status.value if state.last is not None else None,
+        open=sum(each.state is FindingState.OPEN for each in findings_of(state.rounds)),
+        summary=answers[-1].summary if answers else None,
+    )
 
 
 def sarif(review: Mapping[str, Any]) -> dict[str, Any]:
-    """The whole review as a SARIF 2.1.0 log. `review` is what `review_json` made, with its secrets blanked if they are
-    to be: a secret cannot be blanked afterwards."""
+    """The whole review as a SARIF 2.1.0 log. `review` is the JSON object of a `wire.Review`, with its secrets blanked
+    if they are to be: a secret cannot be blanked afterwards."""
     return sarif_log(review, __version__)
 
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clew.api.thread import choice
+from clew.api.wire import stats as wire
 from clew.core.costs.savings import Savings, savings_by, total_savings
-from clew.core.costs.usage import MONEY_DIGITS, StatRow
+from clew.core.costs.usage import StatRow
 from clew.core.durations import DAY_S
 from clew.core.record import Record
 from clew.system.work_trees import project_of
@@ -37,38 +38,18 @@ class StatGroup(Record):
     name: str | None  # None: the model is not known
     savings: Savings
 
-    def to_json(self) -> dict[str, Any]:
-        return {"name": self.name, **figures_json(self.savings)}
-
 
 class GroupedStats(Record):
     by: Dimension
     groups: tuple[StatGroup, ...]  # the dearest first; days in their order
     total: Savings
 
-    def to_json(self) -> dict[str, Any]:
-        """The object that `clew stats --by` prints."""
-        return {
-            "by": self.by.value,
-            "groups": [group.to_json() for group in self.groups],
-            "total": figures_json(self.total),
-        }
-
-
-def figures_json(savings: Savings) -> dict[str, Any]:
-    return {
-        "runs": savings.runs,
-        "decided": savings.decided,
-        "resumed": savings.resumed,
-        "resume_rate": savings.resume_rate,
-        "usage": savings.usage.as_dict(),
-        "cost_usd": round(savings.cost_usd, MONEY_DIGITS),
-        "unpriced_runs": savings.unpriced_runs,
-        "transcript_usd": round(savings.transcript_usd, MONEY_DIGITS),
-        "saved_usd": round(savings.saved_usd, MONEY_DIGITS),
-        "saved_share": savings.saved_share,
-        "estimated_runs": savings.estimated_runs,
-    }
+    def to_shape(self) -> wire.GroupedStats:
+        return wire.GroupedStats.of(
+            by=self.by,
+            groups=[wire.stat_group(each.name, each.savings) for each in self.groups],
+            total=wire.stat_figures(self.total),
+        )
 
 
 async def stats_by(

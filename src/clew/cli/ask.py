@@ -175,7 +175,9 @@ def _explain(options: AskOptions, text: str, standing: str | None, timeout: str 
     async def work(client: Client) -> int:
         told = await _explanation(client, options, text, standing)
         if options.as_json:
-            print_json(told.to_json())
+            from clew.api.wire.explanations import explanation
+
+            print_json(explanation(told).to_json())
         else:
             from clew.cli.ui.explanation import print_explanation
 

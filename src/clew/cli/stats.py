@@ -62,7 +62,7 @@ def stats(ctx: click.Context, thread: str | None, since: float | None, by: str |
 
             found = await stats_by(client, by, thread=of_thread, since=after)
             if as_json:
-                print_json(found.to_json())
+                print_json(found.to_shape().to_json())
             else:
                 _show_groups(found)
             return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 from clew.core.costs.forecast import Forecast
 from clew.core.decision import ADOPT_HINT, MEANING, Decision, Fresh, Reason, Resume
@@ -47,10 +46,6 @@ class Explanation(Record):
     with_transcript: Forecast | None  # the whole transcript instead; None: the transcript is what would be sent
     waits_for: str | None  # the run for which it would wait in the queue; the decision is made when it starts
     unfinished: str | None  # a run that a crash left: the next command ends it first, which may change the decision
-
-    def to_json(self) -> dict[str, Any]:
-        """The object that `clew ask --explain --json` prints."""
-        return self.as_dict()
 
 
 def decision_words(decision: Decision) -> str:

@@ -10,28 +10,28 @@ from typing import Annotated, Any, Literal
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
-from pydantic import Field, ValidationError
+from pydantic import Field, RootModel, ValidationError
 
 from clew import __version__
 from clew.api.client import Client
-from clew.api.reviews import LiveRound, ReviewOptions, ReviewState, RoundOptions, error_of, start
+from clew.api.reviews import (
+    LiveRound,
+    ReviewOptions,
+    ReviewState,
+    RoundOptions,
+    error_of,
+    review_line,
+    review_result,
+    round_result,
+    start,
+)
 from clew.api.thread import Thread
+from clew.api.wire import tools as wire
+from clew.api.wire.usage import Usage
 from clew.core.runs.events import AttemptStarted, Event, FellBack, MessageSaid, RunQueued, ToolStarted
 from clew.core.thread import Permissions, Trust
 from clew.errors import NotFound
 from clew.mcp.bounds import Bounds, is_below
-from clew.mcp.shapes import (
-    AnswerShape,
-    ReviewList,
-    ReviewShape,
-    RoundShape,
-    ThreadList,
-    answer_shape,
-    review_shape,
-    review_summary_shape,
-    round_shape,
-    thread_shape,
-)
 from clew.mcp.threads import ADDS, READS, ThreadTools
 from clew.mcp.tool_errors import as_tool_errors
 
@@ -123,7 +123,7 @@ class Tools:
         focus: Annotated[str, Field(description="what to check above all")] = "",
         model: Model = None,
         agent: Agent = None,
-    ) -> RoundShape:
+    ) -> RootModel[wire.RoundResult]:
         """Have the changes in a git repository reviewed by another agent, which can read files but change nothing.
 
         Returns findings with severity, file, line and a suggestion. Takes from seconds to minutes.
@@ -141,7 +141,7 @@ class Tools:
         message: Annotated[str, Field(description="what you did about the findings, or why not")] = "",
         model: Model = None,
         agent: Agent = None,
-    ) -> RoundShape:
+    ) -> RootModel[wire.RoundResult]:
         """The next round of a review, after you changed something: the reviewer is shown only what is new.
 
         Says which earlier findings are fixed or withdrawn, and what is new.
@@ -151,14 +151,14 @@ class Tools:
             options = RoundOptions(message, agent, model)
             return await self._round(await self._client.reviews.follow(state.review.id, options), context)
 
-    async def get_review(self, review_id: ReviewId) -> ReviewShape:
+    async def get_review(self, review_id: ReviewId) -> RootModel[wire.ReviewResult]:
         """A review with all its rounds, and every finding in its present state."""
         async with as_tool_errors():
-            return review_shape(await self._review(review_id))
+            return RootModel[wire.ReviewResult](review_result(await self._review(review_id)))
 
     async def list_reviews(
         self, cwd: Cwd = None, limit: Annotated[int, Field(ge=1, le=200, description="how many, the newest first")] = 20
-    ) -> ReviewList:
+    ) -> RootModel[wire.ReviewLines]:
         """The reviews of the repositories that this server works in."""
         async with as_tool_errors():
             within = self._bounds.directory(cwd)
@@ -167,7 +167,9 @@ class Tools:
                 for state in await self._client.reviews.list(limit=MAX_SEARCHED)
                 if self._bounds.has(state.review.top) and (cwd is None or is_below(within, state.review.top))
             ]
-            return ReviewList(reviews=[review_summary_shape(state) for state in states[:limit]], total=len(states))
+            return RootModel[wire.ReviewLines](
+                wire.ReviewLines([review_line(state) for state in states[:limit]], len(states))
+            )
 
     async def ask(
         self,
@@ -177,7 +179,7 @@ class Tools:
         cwd: Cwd = None,
         model: Model = None,
         agent: Agent = None,
-    ) -> AnswerShape:
+    ) -> RootModel[wire.AnswerResult]:
         """Ask another coding agent. In a named thread it remembers what was said before.
 
         The caller cannot choose its permissions: it can only read, unless the server was started with more permissions.
@@ -189,20 +191,22 @@ class Tools:
                 async with ProgressReporter(context, f"asking in {found.name}", self._every_s).reporting() as progress:
                     async for event in run:
                         await progress.note(event)
-                    return answer_shape(await run)
+                    reply = await run
+                    return RootModel[wire.AnswerResult](wire.AnswerResult.of(reply, usage=Usage.of(reply.usage)))
             except asyncio.CancelledError:
                 run.cancel()
                 raise
 
     async def list_threads(
         self, limit: Annotated[int, Field(ge=1, le=200, description="how many, the newest first")] = 50
-    ) -> ThreadList:
+    ) -> RootModel[wire.ThreadLines]:
         """The conversations in the directories that this server works in."""
         async with as_tool_errors():
             threads = [
                 each for each in await self._client.threads(limit=MAX_SEARCHED) if self._bounds.has(each.record.cwd)
             ]
-            return ThreadList(threads=[thread_shape(each) for each in threads[:limit]])
+            listed = [wire.ThreadLine.of(each.record) for each in threads[:limit]]
+            return RootModel[wire.ThreadLines](wire.ThreadLines(listed))
 
     async def _review(self, review_id: str) -> ReviewState:
         try:
@@ -232,7 +236,7 @@ class Tools:
             prompt=prompt,
         )
 
-    async def _round(self, live: LiveRound, context: Context[Any, Any]) -> RoundShape:
+    async def _round(self, live: LiveRound, context: Context[Any, Any]) -> RootModel[wire.RoundResult]:
         try:
             what = f"round {live.round.number} of {live.review.id}"
             async with ProgressReporter(context, what, self._every_s).reporting() as progress:
@@ -245,7 +249,8 @@ class Tools:
         error = error_of(done)
         if error is not None:
             raise error
-        return round_shape(await self._client.reviews.find(live.review.id), done)
+        state = await self._client.reviews.find(live.review.id)
+        return RootModel[wire.RoundResult](round_result(state, done))
 
 
 class ToolServer(MCPServer[Any]):

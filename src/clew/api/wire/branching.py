@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from clew.api.wire.operations import Failure, Operation
+from clew.api.wire.failures import Failure
+from clew.api.wire.operations import Operation
 from clew.api.wire.shape import Doc, Money, Permissions, Shape, Time, Trust, Visibility
+from clew.api.wire.threads import Origin
+from clew.api.wire.usage import Usage
 
 Step = Literal["same", "changed", "only_a", "only_b"]
 FileStep = Annotated[
@@ -27,12 +30,6 @@ class NextTurn(Shape):
     words: str
 
 
-class ForkOrigin(Shape):
-    how: Literal["fork", "replay", "merge"]
-    of: list[NamedThread]  # type: ignore[assignment]  # hides the method `of`, so these shapes are made without it
-    round: Annotated[int | None, Doc("The last round that was copied; null: all rounds")]
-
-
 class ForkedThread(Shape):
     name: str
     id: str
@@ -44,7 +41,7 @@ class ForkedThread(Shape):
     trust: Trust
     visibility: Visibility
     instructions: str | None
-    origin: ForkOrigin | None
+    origin: Origin | None
     created_at: Time
     updated_at: Time
     next_turn: NextTurn
@@ -55,7 +52,7 @@ class Fork(Shape):
 
     name: str
     id: Annotated[str | None, Doc("null for a pair, which has two threads")]
-    of: list[NamedThread]  # type: ignore[assignment]
+    of: list[NamedThread]  # type: ignore[assignment]  # hides the method `of`, so these shapes are made without it
     pair: Annotated[str | None, Doc("The new pair's name")]
     turns: int
     rounds: int
@@ -160,19 +157,12 @@ class PairMerge(Shape):
     parts: Annotated[dict[str, MergedPart], Doc("By part: instructor and worker")]
 
 
-class TokenUsage(Shape):
-    input_tokens: int
-    output_tokens: int
-    cache_read_input_tokens: int
-    cache_creation_input_tokens: int
-
-
 class ReplayAnswer(Shape):
     agent: str
     model: str | None
     text: str
     partial: Annotated[bool, Doc("The answer was cut off")]
-    usage: TokenUsage
+    usage: Usage
     cost_usd: Annotated[Money | None, Doc("null: not known")]
     seconds: Annotated[float | None, Doc("null: not known")]
 
@@ -191,7 +181,7 @@ class ReplayTotals(Shape):
 
     answers: int
     cut_off: int
-    usage: TokenUsage
+    usage: Usage
     cost_usd: Money | None
     unpriced: Annotated[int, Doc("Answers whose cost is not known")]
     seconds: float | None

@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from clew.api.wire.failures import Failure as Failure
 from clew.api.wire.shape import Doc, Shape, Time
-
-
-class Failure(Shape):
-    """Why something failed."""
-
-    code: str
-    message: str
-    hint: str | None
 
 
 class OperationFailure(Failure):

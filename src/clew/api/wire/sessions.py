@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from clew.api.wire.operations import Failure, Operation
+from clew.api.wire.failures import Failure
+from clew.api.wire.operations import Operation
 from clew.api.wire.shape import Doc, Shape, Time
 
 

@@ -19,6 +19,7 @@ Rules
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
@@ -48,38 +49,56 @@ Trust = Literal["user", "project"]
 Visibility = Literal["shared", "own"]
 
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_SIMPLE = re.compile(r"(Annotated\[)?(str|int|float|bool|Time|Money)\b")  # the annotation of a plain value
+
+
 class Shape(Record):
-    """A JSON object with exactly these fields."""
+    """A JSON object with exactly these fields. A field that has its default is left out."""
 
     _times: ClassVar[frozenset[str]] = frozenset()
     _money: ClassVar[frozenset[str]] = frozenset()
+    _others: ClassVar[frozenset[str]] = frozenset()  # fields that may hold shapes, lists, dicts or enums
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         kinds = {name: str(kind) for name, kind in inspect.get_annotations(cls).items()}
         cls._times |= {name for name, kind in kinds.items() if kind.startswith(("Time", "Annotated[Time"))}
         cls._money |= {name for name, kind in kinds.items() if kind.startswith(("Money", "Annotated[Money"))}
+        cls._others |= {name for name, kind in kinds.items() if not _SIMPLE.match(kind)}
 
     @classmethod
     def of(cls, *sources: object, **values: Any) -> Self:
         """A shape with these values; each other field is the attribute of that name of the first source that has it.
 
-        Times are seconds since 1970, and become texts. Raises TypeError if a value is a record, and no shape.
+        Times are seconds since 1970, and become texts. Raises TypeError if a value is a record that is no shape, or a
+        method.
         """
-        content = {name: values[name] if name in values else _attribute(cls, name, sources) for name in cls._fields}
-        if len(values) > len(content.keys() & values.keys()):
-            raise TypeError(f"{cls.__name__} has no {', '.join(sorted(values.keys() - content.keys()))}")
-        return cls(**{name: cls._plain(name, value) for name, value in content.items()})
+        if not values.keys() <= cls._names:
+            raise TypeError(f"{cls.__name__} has no {', '.join(sorted(values.keys() - cls._names))}")
+        # A view of a thread has thousands of shapes, so the usual case (the fields of one record) takes no getattr, and
+        # only fields that may need it are converted.
+        first = vars(sources[0]) if sources and isinstance(sources[0], Record) else {}
+        try:
+            content = {name: values[name] if name in values else first[name] for name in cls._fields}
+        except KeyError:
+            content = {n: values[n] if n in values else _attribute(cls, n, sources) for n in cls._fields}
+        for name in cls._times:
+            if not isinstance(content[name], str):
+                content[name] = stamp(content[name])
+        for name in cls._money:
+            if content[name] is not None:
+                content[name] = round(content[name], MONEY_DIGITS)
+        for name in cls._others:
+            if type(content[name]) not in _PLAIN:
+                content[name] = cls._plain(name, content[name])
+        made = object.__new__(cls)
+        made.__dict__.update(content)
+        return made
 
     @classmethod
     def _plain(cls, name: str, value: Any) -> Any:
-        if value is None or isinstance(value, Shape):
-            return value
-        if name in cls._times:
-            return value if isinstance(value, str) else stamp(value)
-        if name in cls._money:
-            return round(value, MONEY_DIGITS)
-        if isinstance(value, Record):
+        if (isinstance(value, Record) and not isinstance(value, Shape)) or callable(value):
             raise TypeError(f"{cls.__name__}.{name} is a {type(value).__name__}, which is no shape")
         if isinstance(value, Enum):
             return value.value
@@ -87,16 +106,24 @@ class Shape(Record):
 
     def to_json(self) -> dict[str, Any]:
         """The object, with nested shapes as objects."""
-        return {name: _json(self.__dict__[name]) for name in self._fields}
+        content = self.__dict__
+        made = {name: content[name] for name in self._fields}
+        for name in self._others:
+            if type(made[name]) not in _PLAIN:
+                made[name] = _json(made[name])
+        for name, default in self._defaults.items():
+            if made[name] == default:
+                del made[name]
+        return made
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """For FastAPI and MCP: an object with these fields, all of them required."""
+        """For FastAPI and MCP: an object with these fields, all of them required unless they have a default."""
         from pydantic_core import core_schema
 
         hints = get_type_hints(cls, include_extras=True)
         fields = {
-            name: core_schema.typed_dict_field(handler.generate_schema(hints[name]), required=True)
+            name: core_schema.typed_dict_field(handler.generate_schema(hints[name]), required=name not in cls._defaults)
             for name in cls._fields
         }
         name = f"{cls.__module__}.{cls.__qualname__}"
@@ -106,11 +133,15 @@ class Shape(Record):
 
 def _attribute(cls: type[Shape], name: str, sources: tuple[object, ...]) -> Any:
     for source in sources:
-        try:
-            return getattr(source, name)
-        except AttributeError:
-            continue
+        value = getattr(source, name, _NONE)
+        if value is not _NONE:
+            return value
+    if name in cls._defaults:
+        return cls._defaults[name]
     raise TypeError(f"{cls.__name__} lacks {name}")
+
+
+_NONE = object()
 
 
 def _json(value: Any) -> Any:

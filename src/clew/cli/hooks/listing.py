@@ -36,11 +36,11 @@ async def events(client: Client, state: str | None, limit: int, as_json: bool) -
       clew hooks events --state failed
       clew hooks events --json | jq -r '.[] | select(.state == "ignored").why'
     """
-    from clew.api.hooks import event_json
+    from clew.api.wire.hooks import hook_event
 
     found = await client.hooks.events(state=state, limit=limit)
     if as_json:
-        print_json([event_json(each) for each in found])
+        print_json([hook_event(each).to_json() for each in found])
     elif not found:
         note("No events yet." if state is None else "No such events.")
     else:
@@ -79,7 +79,7 @@ async def sessions(client: Client, repo: str | None, as_json: bool) -> None:
       clew hooks sessions
       clew hooks sessions --repo charles/peon --json | jq -r '.[].key'
     """
-    from clew.api.hooks import session_json
+    from clew.api.wire.hooks import hook_session
 
     found = await client.hooks.sessions.list()
     if repo is not None:  # on a forge, case does not matter
@@ -87,7 +87,7 @@ async def sessions(client: Client, repo: str | None, as_json: bool) -> None:
     last = await client.hooks.last_events()
     trees = {tree.key: tree.path for tree in await client.hooks.trees.list() if tree.there}
     if as_json:
-        objects = [(each.key.key, session_json(each, last.get(each.key.key))) for each in found]
+        objects = [(each.key.key, hook_session(each, last.get(each.key.key)).to_json()) for each in found]
         print_json([session | {"work_tree": trees.get(key)} for key, session in objects])
     elif not found:
         note("No sessions yet." if repo is None else f"No sessions of {harmless(repo)}.")

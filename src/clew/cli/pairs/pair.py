@@ -248,7 +248,7 @@ async def _conclude(client: Client, live: LivePair, *, as_json: bool) -> int:
     state = await surface.show(client, live.pair.id)
     error = surface.error_of(live, state)
     if as_json:
-        print_json(surface.pair_json(state, error), in_line=True)
+        print_json(surface.pair_shape(state, error).to_json(), in_line=True)
     note(closing_line(state))
     if live.saved is not None:
         note(harmless(f"saved in {live.saved}"))

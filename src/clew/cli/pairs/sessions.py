@@ -23,12 +23,12 @@ OLD = "30d"
 
 def show(cwd: str | None, *, as_json: bool) -> int:
     async def work(client: Client) -> None:
-        from clew.api.pairs import files_left, list_pairs, pair_json
+        from clew.api.pairs import files_left, list_pairs, pair_note
 
         here = os.path.realpath(cwd or ".")
         found = await list_pairs(client, cwd=here, limit=SHOWN)
         if as_json:
-            print_json([pair_json(state, rounds=False) for state in found])
+            print_json([pair_note(state).to_json() for state in found])
         elif not found:
             note("This directory has no pairs yet.")
         else:
@@ -65,7 +65,7 @@ def clean(cwd: str | None, older_than: str | None, *, dry_run: bool, as_json: bo
 
         cleaned = await surface.clean(client, cwd or ".", age_s, dry_run=dry_run)
         if as_json:
-            objects = [surface.pair_json(each.state, rounds=False) for each in cleaned]
+            objects = [surface.pair_note(each.state).to_json() for each in cleaned]
             for fields, each in zip(objects, cleaned, strict=True):
                 fields["archive"] = str(each.archive) if each.archive is not None else None
                 fields["kept_because"] = each.kept_because
@@ -99,7 +99,7 @@ def stop(cwd: str | None, session: str | None, *, as_json: bool) -> int:
                 pass
         state = await surface.show(client, pair.id)
         if as_json:
-            print_json(surface.pair_json(state, rounds=False))
+            print_json(surface.pair_note(state).to_json())
         status = state.status.value.replace("_", " ")
         note(harmless(f"pair {pair.name} is {status}" if is_asked else f"pair {pair.name} is not running: {status}"))
 

@@ -43,10 +43,11 @@ def export(review_id: str, kind: str, output: str | None, force: bool, with_secr
     path = output_path(output, force=force) if output is not None else None
 
     async def work(client: Client) -> tuple[str | dict[str, Any], list[str]]:
-        from clew.api.reviews import markdown, review_json, sarif
+        from clew.api.reviews import markdown, review_shape, sarif
 
         state = await client.reviews.find(await client.reviews.resolve(review_id))
-        made: Any = markdown(state) if kind == "md" else review_json(state, await client.reviews.sessions(state))
+        sessions = await client.reviews.sessions(state)
+        made: Any = markdown(state) if kind == "md" else review_shape(state, sessions).to_json()
         made, kinds = (made, []) if with_secrets else client.blanked(made)
         return sarif(made) if kind == "sarif" else made, kinds
 
@@ -89,7 +90,7 @@ def import_(files: tuple[str, ...], cwd: str | None, as_json: bool) -> int:
     failures: list[ClewError] = []
 
     async def work(client: Client) -> list[dict[str, Any]]:
-        from clew.api.reviews import import_file, imported_json
+        from clew.api.reviews import import_file, imported_review
 
         results: list[dict[str, Any]] = []
         for name in files:
@@ -101,7 +102,7 @@ def import_(files: tuple[str, ...], cwd: str | None, as_json: bool) -> int:
                 if not as_json:
                     print_error(error)
                 continue
-            results.append({"file": name, **imported_json(made), "error": None})
+            results.append({"file": name, **imported_review(made).to_json(), "error": None})
             if not as_json:
                 _print_imported(results[-1])
         return results

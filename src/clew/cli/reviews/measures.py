@@ -25,10 +25,10 @@ MODEL_CHARS = 60
 @client_command(reads=True)
 async def reviews(client: Client, since: float | None, as_json: bool) -> None:
     """Show how often follow-up rounds of reviews resumed, and why not; and what rounds cost either way."""
-    from clew.api.reviews import measures_json
+    from clew.api.wire.reviews import measures as measures_shape
 
     after = time.time() - since if since is not None else None
-    measures = measures_json(await client.reviews.measures(since=after))
+    measures = measures_shape(await client.reviews.measures(since=after)).to_json()
     if as_json:
         print_json(measures)
     elif not measures["reviews"]:

@@ -117,11 +117,11 @@ def _round(state: ReviewState, number: int | None) -> ReviewRound | None:
 
 
 async def _object(client: Client, state: ReviewState, round_: ReviewRound | None = None) -> dict[str, Any]:
-    from clew.api.reviews import review_json, round_json
+    from clew.api.reviews import review_shape, round_shape
 
     if round_ is not None:
-        return round_json(round_)
-    return review_json(state, await client.reviews.sessions(state))
+        return round_shape(round_).to_json()
+    return review_shape(state, await client.reviews.sessions(state)).to_json()
 
 
 def _row(state: ReviewState) -> list[str]:

@@ -154,13 +154,13 @@ def _note_start(live: LiveRound) -> None:
 
 
 async def _conclude(client: Client, round_: ReviewRound, *, as_json: bool) -> int:
-    from clew.api.reviews import error_of, round_json
+    from clew.api.reviews import error_of, round_shape
     from clew.cli.foreground_run import report_error
 
     error = error_of(round_)
     state = await client.reviews.find(round_.review_id)
     if as_json:
-        print_json(round_json(round_))
+        print_json(round_shape(round_).to_json())
     else:
         for line in round_lines(state, round_):
             say(line)

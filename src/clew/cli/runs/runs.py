@@ -119,10 +119,14 @@ def _began(run: Run) -> str:
 
 
 def _run_object(run: Run, belonging: RunBelonging, asked: list[Question], gone: bool) -> dict[str, Any]:
+    from clew.api.wire.runs import host_item
+
+    item = host_item(belonging)
     return {
         "id": run.id,
         "thread": belonging.thread,
-        **belonging.to_json(),
+        "kind": belonging.kind,
+        "belongs_to": None if item is None else item.to_json(),
         "status": run.status,
         "gone": gone,
         "agent": run.agent,

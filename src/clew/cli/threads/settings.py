@@ -71,9 +71,9 @@ def rename(name: str, new: str, as_json: bool) -> None:
         if done.trouble is not None:
             note(f"warning: {harmless(done.trouble)}")
         if as_json and done.is_pair:
-            from clew.api.pairs import pair_json
+            from clew.api.pairs import pair_note
 
-            print_json(pair_json(await client.pairs.find(done.id), rounds=False))
+            print_json(pair_note(await client.pairs.find(done.id)).to_json())
         elif as_json:
             print_json(thread_object((await client.find(done.id)).record))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from clew.core.record import Record
 
 
@@ -21,7 +19,3 @@ class RunBelonging(Record):
     thread: str  # its name
     kind: str  # of the thread: "chat", "job", "review", "hook", "pair"
     item: HostItem | None = None  # None: a conversation with a person
-
-    def to_json(self) -> dict[str, Any]:
-        """The keys of a run's object on the command line and in the HTTP API."""
-        return {"kind": self.kind, "belongs_to": None if self.item is None else self.item.as_dict()}

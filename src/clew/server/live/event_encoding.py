@@ -9,8 +9,8 @@ from weakref import WeakValueDictionary
 
 from clew.api.client import Client
 from clew.api.views import StoredEvent
+from clew.api.wire.runs import event as event_shape
 from clew.server.live.send_buffers import LARGE_BYTES
-from clew.server.models import bodies
 from clew.server.models.json_body import json_bytes
 
 PIECE_BYTES = 64 * 1024  # the most that is written to a connection at once
@@ -50,7 +50,7 @@ class EventEncoder:
         cached = self._large.get((run_id, stored.seq))
         if cached is not None:
             return cached
-        event = EncodedEvent(stored.seq, stored.kind, json_bytes(bodies.event(stored)))
+        event = EncodedEvent(stored.seq, stored.kind, json_bytes(event_shape(stored).to_json()))
         if len(event.data) >= LARGE_BYTES:  # to cache smaller ones would cost more than it saves
             self._large[run_id, stored.seq] = event
         return event

@@ -14,6 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
 from clew.api.views import Changes
+from clew.api.wire.threads import thread as thread_shape
 from clew.errors import ClewError, NotFound
 from clew.server.access import SharedState, shared_of
 from clew.server.live.connections import PARTS
@@ -21,7 +22,6 @@ from clew.server.live.event_encoding import Parts
 from clew.server.live.hub import LATEST, Hub
 from clew.server.live.send_buffers import ClientBuffer
 from clew.server.live.watch import ThreadWatch
-from clew.server.models import bodies
 from clew.server.models.json_body import json_text
 from clew.server.models.problems import log
 from clew.server.security.access_policy import SUBPROTOCOL
@@ -127,7 +127,7 @@ class PageSocket:
             {
                 "type": "changed",
                 "version": self._version,
-                "threads": [bodies.thread(summary) for summary in threads.values()],
+                "threads": [thread_shape(summary).to_json() for summary in threads.values()],
                 "deleted": list(deleted),
             }
         )

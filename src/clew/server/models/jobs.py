@@ -1,17 +1,16 @@
-"""The bodies of jobs. `JobView.to_json` in api/jobs.py builds the responses, and the tests check them against these."""
+"""The bodies of requests about jobs."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from clew.api.wire.shape import Permissions, Trust
 from clew.core.jobs.job import DEFAULT_PRIORITY, LEAST_URGENT, MOST_URGENT
-from clew.server.models.requests import Agent, Cwd, Model, Permissions, PrintableText, Prompt, RequestModel, Trust
-from clew.server.models.schemas import ResponseModel, RunError, Time, Usage
+from clew.server.models.requests import Agent, Cwd, Model, PrintableText, Prompt, RequestModel
 
-Status = Literal["queued", "running", "waiting", "blocked", "conflict", "succeeded", "failed", "cancelled"]
 RFC_3339 = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$"
 
 
@@ -69,74 +68,3 @@ class NewJob(RequestModel):
 class JobRetry(RequestModel):
     restore: bool | None = Field(None, description="Restore the files of the last checkpoint first")
     keep: bool | None = Field(None, description="Continue with the files as they are now")
-
-
-class Limits(ResponseModel):
-    timeout_s: float | None
-    retries: int
-    max_resumes: int
-    max_runs: int
-    max_age_s: float | None
-    deadline_at: Time | None
-
-
-class Job(ResponseModel):
-    """Work that an agent is to finish, over as many runs as it takes."""
-
-    id: str
-    status: Status
-    runs: int = Field(description="How many runs it has had")
-    resume_count: int = Field(description="How many of its runs resumed a session")
-    session_id: str | None
-    session_saved_at: Time | None
-    reason: str | None = Field(description="Why its last fresh run was fresh")
-    outcome: str | None = Field(description="The outcome of its last run")
-    result: str | None = Field(description="The answer, when it succeeded")
-    error: RunError | None
-    stderr_tail: str = Field(description="The end of the last agent's stderr, when the job failed")
-    conflicts: list[str] = Field(description="Files that somebody else changed since the job's last checkpoint")
-    prompt: str
-    cwd: str
-    agent: str
-    model: str | None
-    permissions: Permissions
-    key: str | None
-    priority: int = Field(description="1 is the most urgent, 100 the least")
-    checkpoint: bool
-    limits: Limits
-    tries: int = Field(description="How often it was submitted or retried")
-    thread_id: str = Field(description="Its conversation: GET /api/threads/{thread}/view")
-    thread: str
-    run_id: str | None = Field(description="Its newest run")
-    worker: str | None
-    cancel_requested: bool
-    usage: Usage
-    cost_usd: float = Field(description="The cost of all its runs")
-    created_at: Time
-    not_before: Time | None
-    started_at: Time | None
-    wake_at: Time | None = Field(description="While it waits: when it continues")
-    ended_at: Time | None
-    no_worker: str | None = Field(description="What to do when the job is waiting and no worker is running")
-
-
-class Marker(ResponseModel):
-    """A step of a job's progress: one complete message of the agent."""
-
-    number: int = Field(description="Counted from 1 over all runs")
-    run: int | None = Field(description="The number of the job's run, from 1")
-    run_id: str | None
-    message_id: str | None = Field(description="The agent's own id of the message, if it has ids")
-    at: Time
-    text: str = Field(description="The first 200 characters of the message; empty: they are no longer stored")
-
-
-class ShownJob(Job):
-    """A job and its progress."""
-
-    markers: list[Marker] = Field(description="The newest 1000, the oldest first")
-
-
-class JobList(ResponseModel):
-    items: list[Job]
-    workers: int = Field(description="How many workers are alive that run submitted jobs")

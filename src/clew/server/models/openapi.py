@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
+from pydantic import TypeAdapter
+from starlette.routing import BaseRoute
 
 from clew import __version__
-from clew.server.models.problems import MEDIA_TYPE
-from clew.server.models.schemas import Problem
+from clew.server.models.problems import MEDIA_TYPE, Problem
 
 DESCRIPTIONS = {
     400: "The request is not valid HTTP or JSON",
@@ -66,19 +68,19 @@ TEXT = {"type": "string"}
 def install(app: FastAPI) -> None:
     """The document is made once, when it is first requested."""
 
-    def document() -> dict[str, Any]:
+    def once() -> dict[str, Any]:
         if app.openapi_schema is None:
-            app.openapi_schema = _document(app)
+            app.openapi_schema = document(app.routes)
         return app.openapi_schema
 
-    app.openapi = document  # type: ignore[method-assign]
+    app.openapi = once  # type: ignore[method-assign]
 
 
-def _document(app: FastAPI) -> dict[str, Any]:
-    document = get_openapi(title="Clew", version=__version__, description=DESCRIPTION, routes=app.routes)
-    components = document.setdefault("components", {})
+def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    made = get_openapi(title="Clew", version=__version__, description=DESCRIPTION, routes=routes)
+    components = made.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    model = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    model = TypeAdapter(Problem).json_schema(ref_template="#/components/schemas/{model}")
     schemas.update(model.pop("$defs", {}))
     schemas["Problem"] = model
     for unused in ("HTTPValidationError", "ValidationError"):
@@ -86,10 +88,10 @@ def _document(app: FastAPI) -> dict[str, Any]:
     components["securitySchemes"] = {
         "token": {"type": "http", "scheme": "bearer", "description": "The token that `clew serve` prints"},
     }
-    for path, calls in document["paths"].items():
+    for path, calls in made["paths"].items():
         for method, call in calls.items():
             call["security"] = [] if path in WITHOUT_TOKEN else [{"token": []}]
             if method == "post" and path not in WITHOUT_TOKEN:
                 call.setdefault("parameters", []).append(IDEMPOTENCY_KEY)
                 call["responses"].setdefault("409", fails(409)[409])
-    return document
+    return made

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,6 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from clew import errors
+from clew.api.wire.shape import Doc, Shape
 from clew.server.models import request_errors
 from clew.server.models.json_body import json_bytes
 
@@ -63,6 +64,24 @@ PATH_ERRORS = frozenset(
 )
 
 
+class FieldError(Shape):
+    where: str
+    what: str
+
+
+class Problem(Shape):
+    """RFC 9457"""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    hint: str | None
+    errors: Annotated[list[FieldError] | None, Doc("With 422: what is wrong, by field")] = None
+    run_id: Annotated[str | None, Doc("With 409: the live run")] = None
+
+
 class RequestRefused(Exception):
     """The server refuses a request because of who sends it, from where, or how large it is."""
 
@@ -92,16 +111,16 @@ def problem(
     headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    body = {
-        "type": "about:blank",
-        "title": HTTPStatus(status).phrase,
-        "status": status,
-        "detail": detail,
-        "code": code or CODES.get(status, "error"),
-        "hint": hint,
+    body = Problem(
+        type="about:blank",
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        code=code or CODES.get(status, "error"),
+        hint=hint,
         **more,
-    }
-    return Response(json_bytes(body), status_code=status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+    )
+    return Response(json_bytes(body.to_json()), status_code=status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
 def wrong_method(method: str, allowed: str) -> RequestRefused:
@@ -155,9 +174,9 @@ def invalid(found: Sequence[Mapping[str, Any]], fields: Sequence[str] = ()) -> R
         return problem(400, "The body is not JSON.")
     described = request_errors.field_errors(found[:MAX_FIELD_ERRORS], fields)
     detail, hint = (described[0].what, described[0].hint) if described else ("The request is not valid.", None)
-    listed = [{"where": each.where, "what": each.what} for each in described]
+    listed = [FieldError.of(each) for each in described]
     if more := len(found) - len(described):
-        listed.append({"where": "request", "what": f"And {more:,} more."})
+        listed.append(FieldError("request", f"And {more:,} more."))
     return problem(422, detail, hint=hint, errors=listed)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-Permissions = Literal["ask", "edits", "read-only", "all"]
-Trust = Literal["user", "project"]
-Visibility = Literal["shared", "own"]
+from clew.api.wire.shape import Permissions as Permissions
+from clew.api.wire.shape import Trust as Trust
+from clew.api.wire.shape import Visibility as Visibility
 
 
 def _unicode(text: str) -> str:

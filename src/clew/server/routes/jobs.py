@@ -11,11 +11,12 @@ from starlette.responses import Response, StreamingResponse
 
 from clew.api import jobs
 from clew.api.client import Client
+from clew.api.wire import jobs as wire
 from clew.core.jobs.job import SUBMITTED, JobStatus, StartMode
 from clew.errors import UsageError
 from clew.server.access import SharedState, TheClient, TheShared
 from clew.server.live.event_encoding import Parts, map_stream
-from clew.server.models import jobs as job_shapes
+from clew.server.models import jobs as requests
 from clew.server.models.json_body import json_response, json_text
 from clew.server.models.openapi import fails, located, returns
 from clew.server.routes.events import EVENT_STREAM, EventStream
@@ -32,12 +33,12 @@ LIMITS = {"timeout_s", "retries", "max_resumes", "max_runs", "max_age_s"}
 @router.post(
     "",
     status_code=201,
-    response_model=job_shapes.ShownJob,
+    response_model=wire.ShownJob,
     responses={**fails(409), **located(201, "job")},
     summary="Submit a job",
 )
 @takes_long_text
-async def create(new: job_shapes.NewJob, shared: TheShared, creation: TheCreation) -> Response:
+async def create(new: requests.NewJob, shared: TheShared, creation: TheCreation) -> Response:
     """The job is on disk when this answers. A worker (`clew work`, `clew serve --work`) runs it.
 
     `no_worker` says what to do when no worker is alive.
@@ -65,40 +66,40 @@ async def _created(client: Client, job_id: str) -> Response:
     return await _answered(client, job_id, 201, {"Location": f"/api/jobs/{job_id}"})
 
 
-def _limits(new: job_shapes.NewJob) -> dict[str, float]:
+def _limits(new: requests.NewJob) -> dict[str, float]:
     """The limits that the request names."""
     limits: dict[str, float] = new.model_dump(include=LIMITS, exclude_none=True)
     if new.deadline_at is not None:
-        limits["deadline_at"] = job_shapes.epoch_seconds(new.deadline_at)
+        limits["deadline_at"] = requests.epoch_seconds(new.deadline_at)
         if limits["deadline_at"] <= time.time():
             raise UsageError("The deadline has already passed.")
     return limits
 
 
-@router.get("", response_model=job_shapes.JobList, responses=fails(body=False))
+@router.get("", response_model=wire.JobList, responses=fails(body=False))
 async def list_(
     client: TheClient,
-    status: Annotated[job_shapes.Status | None, Query(description="Only jobs with this status")] = None,
+    status: Annotated[wire.JobStatus | None, Query(description="Only jobs with this status")] = None,
     key: Annotated[str, Query(max_length=200, description="Only jobs of this key")] = "",
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
 ) -> Response:
     """The newest first."""
     statuses = None if status is None else (JobStatus(status),)
     found = await client.jobs.list(statuses=statuses, key=key or None, limit=limit)
-    items = [view.to_json() for view in await jobs.view_jobs(client, found)]
-    return json_response({"items": items, "workers": len(await jobs.workers(client, SUBMITTED))})
+    items = [view.to_shape() for view in await jobs.view_jobs(client, found)]
+    return json_response(wire.JobList(items, workers=len(await jobs.workers(client, SUBMITTED))).to_json())
 
 
-@router.get("/{job}", response_model=job_shapes.ShownJob, responses=fails(404, body=False))
+@router.get("/{job}", response_model=wire.ShownJob, responses=fails(404, body=False))
 async def show(job_id: JobId, client: TheClient) -> Response:
     return await _answered(client, job_id)
 
 
-@router.post("/{job}/retry", status_code=202, response_model=job_shapes.ShownJob, responses=fails(404, 409))
+@router.post("/{job}/retry", status_code=202, response_model=wire.ShownJob, responses=fails(404, 409))
 async def retry(
     job_id: JobId,
     shared: TheShared,
-    body: job_shapes.JobRetry | None = None,
+    body: requests.JobRetry | None = None,
     resume: Annotated[
         bool | None,
         Query(description="true: resume its session, however old; false: start again. Default: as a worker decides"),
@@ -110,12 +111,12 @@ async def retry(
     job = await client.jobs.find(job_id)
     shared.roots.check(job.cwd)
     start_mode = None if resume is None else StartMode.RESUME if resume else StartMode.FRESH
-    files = body or job_shapes.JobRetry(restore=None, keep=None)
+    files = body or requests.JobRetry(restore=None, keep=None)
     await client.jobs.retry(job.id, start_mode, restore=bool(files.restore), keep=bool(files.keep))
     return await _answered(client, job.id, 202)
 
 
-@router.post("/{job}/cancel", status_code=202, response_model=job_shapes.ShownJob, responses=fails(404, 409))
+@router.post("/{job}/cancel", status_code=202, response_model=wire.ShownJob, responses=fails(404, 409))
 async def cancel(job_id: JobId, client: TheClient) -> Response:
     """A running job is stopped, with every process that it started. Any other ends at once. 409 if it has ended."""
     job = await client.jobs.find(job_id)

@@ -10,13 +10,14 @@ from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from clew.api import reviews
+from clew.api.wire import reviews as wire
 from clew.core.reviews.review import ReviewRound
 from clew.core.reviews.sarif import MEDIA_TYPE as SARIF
 from clew.errors import AgentFailed, NotFound, TimedOut, UsageError
 from clew.server.access import SharedState, TheClient, TheShared
-from clew.server.models import reviews as shapes
 from clew.server.models.json_body import json_bytes, json_response
 from clew.server.models.openapi import TEXT, fails, located, returns
+from clew.server.models.reviews import NewRound, ReviewSpec
 from clew.server.security.body_limits import takes_long_text
 
 router = APIRouter(prefix="/api/reviews", tags=["reviews"])
@@ -32,12 +33,12 @@ HINTS = {AgentFailed.code: "Ask for another round, perhaps of another model.", T
 @router.post(
     "",
     status_code=202,
-    response_model=shapes.Round,
+    response_model=wire.Round,
     responses={**fails(404, 409), **located(202, "round")},
     summary="Start a review, or another round",
 )
 @takes_long_text
-async def start(given: shapes.ReviewSpec, shared: TheShared) -> Response:
+async def start(given: ReviewSpec, shared: TheShared) -> Response:
     """The compared files are on disk when this answers, and the first round is running. With `previous_review_id`, it
     starts the next round of that review, over the same paths."""
     if given.previous_review_id is not None:
@@ -68,7 +69,7 @@ async def start(given: shapes.ReviewSpec, shared: TheShared) -> Response:
     return _accepted(live.round)
 
 
-@router.get("", response_model=shapes.ReviewPage, responses=fails(body=False), summary="All reviews")
+@router.get("", response_model=wire.ReviewPage, responses=fails(body=False), summary="All reviews")
 async def list_(
     client: TheClient,
     cwd: Annotated[str, Query(max_length=4_096, description="Only reviews of this work tree")] = "",
@@ -79,37 +80,34 @@ async def list_(
     top = os.path.realpath(cwd) if cwd and "\0" not in cwd else cwd or None
     version = await client.views.version()  # read first: the page is notified about what changes after it
     found = await client.reviews.list(top=top, limit=limit, offset=offset)
-    items = [reviews.review_json(state, {}) for state in found]
-    return json_response(
-        {
-            "items": [{name: item[name] for name in shapes.ReviewNote.model_fields} for item in items],
-            "total": await client.reviews.count(top=top),
-            "version": version,
-        }
-    )
+    items = [reviews.review_note(state) for state in found]
+    return json_response(wire.ReviewPage(items, await client.reviews.count(top=top), version).to_json())
 
 
-@router.get("/{review}", response_model=shapes.Review, responses=fails(404, body=False))
+@router.get("/{review}", response_model=wire.Review, responses=fails(404, body=False))
 async def show(review_id: ReviewId, shared: TheShared) -> Response:
-    return json_response(await _review(shared, review_id))
+    return json_response((await _review(shared, review_id)).to_json())
 
 
 @router.post(
     "/{review}/rounds",
     status_code=202,
-    response_model=shapes.Round,
+    response_model=wire.Round,
     responses={**fails(404, 409), **located(202, "round")},
 )
 @takes_long_text
-async def follow(review_id: ReviewId, shared: TheShared, given: shapes.NewRound | None = None) -> Response:
+async def follow(review_id: ReviewId, shared: TheShared, given: NewRound | None = None) -> Response:
     """Starts the next round: over what changed since the last one, and the author's reply. 409 while a round runs."""
-    return await _followed(shared, review_id, given or shapes.NewRound(agent=None, model=None))
+    return await _followed(shared, review_id, given or NewRound(agent=None, model=None))
 
 
-@router.get("/{review}/rounds/{round}", response_model=shapes.Round, responses=fails(404, body=False))
+@router.get("/{review}/rounds/{round}", response_model=wire.Round, responses=fails(404, body=False))
 async def show_round(review_id: ReviewId, number: Number, shared: TheShared) -> Response:
-    body = await _review(shared, review_id)
-    return json_response(_round(body, number))
+    state = await shared.client.reviews.find(review_id)
+    for each in state.rounds:
+        if each.number == number:
+            return json_response(reviews.round_shape(each, HINTS).to_json())
+    raise NotFound(f"Review {state.review.id} has no round {number}.")
 
 
 @router.get(
@@ -149,7 +147,7 @@ async def export(
     if format_ == "md":
         made = reviews.markdown(await shared.client.reviews.find(review_id))
     else:
-        made = await _review(shared, review_id)
+        made = (await _review(shared, review_id)).to_json()
     if not with_secrets:
         made, _ = await asyncio.to_thread(shared.client.blanked, made)
     if format_ == "sarif":
@@ -157,10 +155,10 @@ async def export(
     return json_response(made) if format_ == "json" else _text(made, MARKDOWN)
 
 
-async def _followed(shared: SharedState, review_id: str, given: shapes.NewRound) -> Response:
+async def _followed(shared: SharedState, review_id: str, given: NewRound) -> Response:
     review = (await shared.client.reviews.find(review_id)).review
     shared.roots.check(review.top)
-    if isinstance(given, shapes.ReviewSpec):
+    if isinstance(given, ReviewSpec):
         reviews.check_agrees(
             review,
             cwd=None if given.cwd is None else shared.roots.resolved(given.cwd),
@@ -175,23 +173,12 @@ async def _followed(shared: SharedState, review_id: str, given: shapes.NewRound)
 
 def _accepted(begun: ReviewRound) -> Response:
     address = f"/api/reviews/{begun.review_id}/rounds/{begun.number}"
-    return json_response(reviews.round_json(begun), 202, {"Location": address})
+    return json_response(reviews.round_shape(begun, HINTS).to_json(), 202, {"Location": address})
 
 
-async def _review(shared: SharedState, review_id: str) -> dict[str, Any]:
-    """The whole review, as docs/http.md describes it."""
+async def _review(shared: SharedState, review_id: str) -> wire.Review:
     state = await shared.client.reviews.find(review_id)
-    body = reviews.review_json(state, await shared.client.reviews.sessions(state))
-    for error in (each["error"] for each in body["rounds"] if each["error"] is not None):
-        error["hint"] = HINTS.get(error["code"], error["hint"])
-    return body
-
-
-def _round(body: dict[str, Any], number: int) -> dict[str, Any]:
-    for each in body["rounds"]:
-        if each["round"] == number:
-            return dict(each)
-    raise NotFound(f"Review {body['id']} has no round {number}.")
+    return reviews.review_shape(state, await shared.client.reviews.sessions(state), HINTS)
 
 
 def _text(text: str, media_type: str) -> Response:

@@ -9,11 +9,13 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from clew.api.client import Client
+from clew.api.wire import runs as wire
+from clew.api.wire.questions import AnsweredQuestion, answered_question
 from clew.core.runs.permissions import Answer
 from clew.core.runs.run import RunStatus
 from clew.errors import Conflict
 from clew.server.access import RunId, TheClient, TheShared
-from clew.server.models import bodies, requests, schemas
+from clew.server.models import requests
 from clew.server.models.json_body import json_response
 from clew.server.models.openapi import fails
 from clew.server.security.body_limits import takes_long_text
@@ -24,34 +26,34 @@ router = APIRouter(prefix="/api/runs", tags=["runs"])
 
 async def accepted(client: Client, run_id: str) -> Response:
     """The response for a run that was just accepted."""
-    return json_response(bodies.run(await client.views.run(run_id)), 202)
+    return json_response(wire.run(await client.views.run(run_id)).to_json(), 202)
 
 
-@router.get("", response_model=schemas.RunList, responses=fails(404, body=False))
+@router.get("", response_model=wire.RunList, responses=fails(404, body=False))
 async def list_(
     client: TheClient,
     thread: Annotated[str, Query(max_length=200, description="Only runs of this thread: its id or name")] = "",
-    status: Annotated[schemas.Status | None, Query(description="Only runs with this status")] = None,
+    status: Annotated[wire.Status | None, Query(description="Only runs with this status")] = None,
     limit: Annotated[int, Query(ge=1, le=1_000)] = 50,
 ) -> Response:
     """Newest first."""
     of_thread = await client.find(thread) if thread else None
     statuses = None if status is None else (RunStatus(status),)
     found = await client.views.runs(thread=of_thread, statuses=statuses, limit=limit)
-    return json_response({"items": [bodies.run(each) for each in found]})
+    return json_response(wire.RunList(items=[wire.run(each) for each in found]).to_json())
 
 
-@router.get("/{run}", response_model=schemas.Run, responses=fails(404, body=False))
+@router.get("/{run}", response_model=wire.Run, responses=fails(404, body=False))
 async def show(run_id: RunId, client: TheClient) -> Response:
-    return json_response(bodies.run(await client.views.run(run_id)))
+    return json_response(wire.run(await client.views.run(run_id)).to_json())
 
 
-@router.patch("/{run}", response_model=schemas.Run, responses=fails(404, 409))
+@router.patch("/{run}", response_model=wire.Run, responses=fails(404, 409))
 @takes_long_text
 async def edit(run_id: RunId, body: requests.RunChange, client: TheClient) -> Response:
     """Changes the prompt of a queued run; 409 once it has started."""
     run = await client.edit_queued(run_id, body.prompt)
-    return json_response(bodies.run(await client.views.run(run.id)))
+    return json_response(wire.run(await client.views.run(run.id)).to_json())
 
 
 @router.delete("/{run}", status_code=204, response_class=Response, responses=fails(404, 409))
@@ -61,7 +63,7 @@ async def remove(run_id: RunId, client: TheClient) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/{run}/cancel", status_code=202, response_model=schemas.Run, responses=fails(404, 409))
+@router.post("/{run}/cancel", status_code=202, response_model=wire.Run, responses=fails(404, 409))
 async def cancel(run_id: RunId, client: TheClient) -> Response:
     """Stops the run; its partial answer is kept. Prompts that are queued after it are held until they are sent."""
     run = await client.run(run_id)
@@ -70,7 +72,7 @@ async def cancel(run_id: RunId, client: TheClient) -> Response:
     return await accepted(client, run.id)
 
 
-@router.post("/{run}/continue", status_code=202, response_model=schemas.Run, responses=fails(404, 409, 422, body=False))
+@router.post("/{run}/continue", status_code=202, response_model=wire.Run, responses=fails(404, 409, 422, body=False))
 async def continue_(run_id: RunId, shared: TheShared, creation: TheCreation) -> Response:
     """Continues a run that the account's usage limit ended, in its session, as soon as the limit has reset.
 
@@ -85,7 +87,7 @@ async def continue_(run_id: RunId, shared: TheShared, creation: TheCreation) -> 
     return await accepted(shared.client, follow_up.id)
 
 
-@router.post("/{run}/send", status_code=202, response_model=schemas.Run, responses=fails(404, 409))
+@router.post("/{run}/send", status_code=202, response_model=wire.Run, responses=fails(404, 409))
 async def send(run_id: RunId, shared: TheShared) -> Response:
     """Starts a queued or held run before the others; the running one is stopped. 409 once the run has started."""
     client = shared.client
@@ -94,14 +96,15 @@ async def send(run_id: RunId, shared: TheShared) -> Response:
     return await accepted(client, (await client.send_queued(run.id)).id)
 
 
-@router.get("/{run}/steps", response_model=schemas.EventList, responses=fails(404, body=False))
+@router.get("/{run}/steps", response_model=wire.EventList, responses=fails(404, body=False))
 async def steps(run_id: RunId, client: TheClient) -> Response:
     """The events of the run, without its streamed text."""
     run = await client.run(run_id)
-    return json_response({"items": [bodies.event(stored) for stored in await client.views.steps(run.id)]})
+    found = await client.views.steps(run.id)
+    return json_response(wire.EventList(items=[wire.event(stored) for stored in found]).to_json())
 
 
-@router.post("/{run}/tool-result", status_code=202, response_model=schemas.AnsweredQuestion, responses=fails(404, 409))
+@router.post("/{run}/tool-result", status_code=202, response_model=AnsweredQuestion, responses=fails(404, 409))
 @takes_long_text
 async def tool_result(run_id: RunId, given: requests.ToolResult, shared: TheShared) -> Response:
     """Answers a question. If the run that asked has ended, a new run sends the answer to the resumed session."""
@@ -110,11 +113,5 @@ async def tool_result(run_id: RunId, given: requests.ToolResult, shared: TheShar
     await shared.ready_thread(run.thread_id)
     reply = Answer(allow=given.allow, message=given.message or "", answers=given.answers)
     answered = await client.answer(run.id, given.question_id, reply, lasting=True)
-    follow_up = answered.follow_up
-    return json_response(
-        {
-            **bodies.question(answered.question, live=follow_up is None),
-            "follow_up_run_id": None if follow_up is None else follow_up.id,
-        },
-        202,
-    )
+    follow_up = None if answered.follow_up is None else answered.follow_up.id
+    return json_response(answered_question(answered.question, follow_up).to_json(), 202)

@@ -9,9 +9,14 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from clew.api.client import Client
+from clew.api.wire import threads as wire
+from clew.api.wire.explanations import Explanation, SessionPreview, explanation, session_preview
+from clew.api.wire.runs import Run
+from clew.api.wire.turns import ArchivedTurns, Turn
+from clew.api.wire.turns import turn as turn_shape
 from clew.core.thread import KINDS
 from clew.server.access import TheClient, TheShared, ThreadName, TurnId
-from clew.server.models import bodies, requests, schemas
+from clew.server.models import requests
 from clew.server.models.json_body import json_response
 from clew.server.models.openapi import fails, located
 from clew.server.routes.runs import accepted
@@ -26,7 +31,7 @@ MAX_POSITION = 2**53
 @router.post(
     "",
     status_code=201,
-    response_model=schemas.Thread,
+    response_model=wire.Thread,
     responses={**fails(409), **located(201, "thread")},
     tags=["threads"],
     summary="Create a thread",
@@ -42,13 +47,11 @@ async def create(new: requests.NewThread, shared: TheShared, creation: TheCreati
 
 
 async def _created(client: Client, thread_id: str) -> Response:
-    body = bodies.thread(await client.views.summary(thread_id))
-    return json_response(body, 201, {"Location": f"/api/threads/{body['id']}"})
+    made = wire.thread(await client.views.summary(thread_id))
+    return json_response(made.to_json(), 201, {"Location": f"/api/threads/{made.id}"})
 
 
-@router.get(
-    "", response_model=schemas.ThreadPage, responses=fails(body=False), tags=["threads"], summary="List threads"
-)
+@router.get("", response_model=wire.ThreadPage, responses=fails(body=False), tags=["threads"], summary="List threads")
 async def list_(
     client: TheClient,
     q: Annotated[str, Query(max_length=1_000, description="A text to search for in names, directories and turns")] = "",
@@ -62,16 +65,15 @@ async def list_(
 ) -> Response:
     of_kind = None if kind == "all" else kind
     page = await client.views.page(q=q or None, cwd=cwd or None, kind=of_kind, limit=limit, offset=offset)
-    items = [bodies.thread(summary) for summary in page.items]
-    return json_response({"items": items, "total": page.total, "version": page.version})
+    return json_response(wire.thread_page(page).to_json())
 
 
-@router.get("/{thread}", response_model=schemas.Thread, responses=fails(404, body=False), tags=["threads"])
+@router.get("/{thread}", response_model=wire.Thread, responses=fails(404, body=False), tags=["threads"])
 async def show(name: ThreadName, client: TheClient) -> Response:
-    return json_response(bodies.thread(await client.views.summary(name)))
+    return json_response(wire.thread(await client.views.summary(name)).to_json())
 
 
-@router.patch("/{thread}", response_model=schemas.Thread, responses=fails(404, 409), tags=["threads"])
+@router.patch("/{thread}", response_model=wire.Thread, responses=fails(404, 409), tags=["threads"])
 @takes_long_text
 async def change(name: ThreadName, body: requests.ThreadChange, shared: TheShared) -> Response:
     """Changes settings of the thread. 409 while a run is live, unless only the name changes."""
@@ -81,10 +83,10 @@ async def change(name: ThreadName, body: requests.ThreadChange, shared: TheShare
     if body.cwd is not None:
         given["cwd"] = shared.roots.resolved(body.cwd)
     await thread.change(**given)
-    return json_response(bodies.thread(await client.views.summary(thread.record.id)))
+    return json_response(wire.thread(await client.views.summary(thread.record.id)).to_json())
 
 
-@router.delete("/{thread}", response_model=schemas.DeletedThread, responses=fails(404, 409), tags=["threads"])
+@router.delete("/{thread}", response_model=wire.DeletedThread, responses=fails(404, 409), tags=["threads"])
 async def delete(
     name: ThreadName,
     client: TheClient,
@@ -92,20 +94,10 @@ async def delete(
 ) -> Response:
     """Deletes the thread, after writing it to an archive file."""
     thread = await client.find(name)
-    deleted = await thread.delete(dry_run=dry_run)
-    archive = None if deleted.archive is None else str(deleted.archive)
-    return json_response(
-        {
-            "name": deleted.name,
-            "others": list(deleted.others),
-            "turns": deleted.turns - deleted.archived_turns,
-            "archived_turns": deleted.archived_turns,
-            "archive": archive,
-        }
-    )
+    return json_response(wire.deleted_thread(await thread.delete(dry_run=dry_run)).to_json())
 
 
-@router.get("/{thread}/view", response_model=schemas.ThreadView, responses=fails(404, body=False), tags=["threads"])
+@router.get("/{thread}/view", response_model=wire.ThreadView, responses=fails(404, body=False), tags=["threads"])
 async def view(
     name: ThreadName,
     client: TheClient,
@@ -113,12 +105,10 @@ async def view(
     limit: Annotated[int, Query(ge=1, le=1_000, description="How many turns to return at most")] = 100,
 ) -> Response:
     """Everything that a page needs to show the thread, read in one transaction."""
-    return json_response(bodies.thread_view(await client.views.thread(name, before=before, limit=limit)))
+    return json_response(wire.thread_view(await client.views.thread(name, before=before, limit=limit)).to_json())
 
 
-@router.get(
-    "/{thread}/session", response_model=schemas.SessionPreview, responses=fails(404, body=False), tags=["threads"]
-)
+@router.get("/{thread}/session", response_model=SessionPreview, responses=fails(404, body=False), tags=["threads"])
 async def session(
     name: ThreadName,
     client: TheClient,
@@ -133,11 +123,10 @@ async def session(
     thread = await client.find(name)
     told = await thread.explain(prompt or None, agent=agent or None, model=model or None, fresh_session=fresh)
     after = (await thread.preview(turn)).after_change if turn else None
-    change = None if after is None else {key: after.get(key) for key in ("edit", "truncate", "retry")}
-    return json_response({**bodies.explanation(told), "after_change": change})
+    return json_response(session_preview(told, after).to_json())
 
 
-@router.post("/{thread}/explain", response_model=schemas.Explanation, responses=fails(404), tags=["threads"])
+@router.post("/{thread}/explain", response_model=Explanation, responses=fails(404), tags=["threads"])
 @takes_long_text
 async def explain(name: ThreadName, body: requests.NewRun, shared: TheShared) -> Response:
     """Says what `POST …/runs` with the same body would do, with the exact prompt and the expected price. Runs
@@ -150,13 +139,13 @@ async def explain(name: ThreadName, body: requests.NewRun, shared: TheShared) ->
         instructions=body.instructions,
         fresh_session=bool(body.force_fresh_session),
     )
-    return json_response(bodies.explanation(told))
+    return json_response(explanation(told).to_json())
 
 
 @router.post(
     "/{thread}/fork",
     status_code=201,
-    response_model=schemas.Thread,
+    response_model=wire.Thread,
     responses={**fails(404, 409), **located(201, "new thread")},
     tags=["threads"],
 )
@@ -168,24 +157,22 @@ async def fork(name: ThreadName, body: requests.ForkRequest, client: TheClient) 
     return await _created(client, forked.threads[0].id)
 
 
-@router.patch("/{thread}/turns/{turn}", response_model=schemas.Turn, responses=fails(404, 409), tags=["turns"])
+@router.patch("/{thread}/turns/{turn}", response_model=Turn, responses=fails(404, 409), tags=["turns"])
 @takes_long_text
 async def edit(name: ThreadName, turn: TurnId, body: requests.TurnChange, client: TheClient) -> Response:
     """Edits a turn. The old text is kept, and later turns stay."""
     thread = await client.find(name)
     edited = await thread.edit(turn, body.text)
-    return json_response(bodies.turn(await client.views.turn(thread, edited.id)))
+    return json_response(turn_shape(await client.views.turn(thread, edited.id)).to_json())
 
 
-@router.post("/{thread}/truncate", response_model=schemas.ArchivedTurns, responses=fails(404, 409), tags=["turns"])
+@router.post("/{thread}/truncate", response_model=ArchivedTurns, responses=fails(404, 409), tags=["turns"])
 async def truncate(name: ThreadName, body: requests.TurnReference, client: TheClient) -> Response:
     """Archives that turn and all after it."""
-    return json_response({"archived": await (await client.find(name)).truncate(body.turn)})
+    return json_response(ArchivedTurns(await (await client.find(name)).truncate(body.turn)).to_json())
 
 
-@router.post(
-    "/{thread}/retry", status_code=202, response_model=schemas.Run, responses=fails(404, 409), tags=["turns", "runs"]
-)
+@router.post("/{thread}/retry", status_code=202, response_model=Run, responses=fails(404, 409), tags=["turns", "runs"])
 async def retry(name: ThreadName, body: requests.RetryRequest, shared: TheShared, creation: TheCreation) -> Response:
     """Asks that turn again in a fresh session; the turns after it are archived when the run starts."""
     if earlier := await created_before(creation, partial(accepted, shared.client)):
@@ -195,7 +182,7 @@ async def retry(name: ThreadName, body: requests.RetryRequest, shared: TheShared
     return await accepted(shared.client, run.id)
 
 
-@router.post("/{thread}/runs", status_code=202, response_model=schemas.Run, responses=fails(404, 409), tags=["runs"])
+@router.post("/{thread}/runs", status_code=202, response_model=Run, responses=fails(404, 409), tags=["runs"])
 @takes_long_text
 async def ask(name: ThreadName, body: requests.NewRun, shared: TheShared, creation: TheCreation) -> Response:
     """Sends a prompt, which is on disk when this answers. One run of a thread is live at a time; others are queued."""

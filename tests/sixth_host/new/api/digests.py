@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from clew.core.digests import Digest
+from clew.api.wire.shape import Shape
 
 
-def body(digest: Digest) -> dict[str, str]:
-    return {"id": digest.id, "about": digest.about, "text": digest.text}
+class DigestShape(Shape):
+    id: str
+    about: str
+    text: str

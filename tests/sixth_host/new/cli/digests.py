@@ -35,8 +35,8 @@ def list_() -> None:
     """List the summaries, as JSON."""
 
     async def work(client: Client) -> None:
-        from clew.api.digests import body
+        from clew.api.digests import DigestShape
 
-        print_json([body(digest) for digest in await client.digests.list()])
+        print_json([DigestShape.of(digest).to_json() for digest in await client.digests.list()])
 
     with_client(work, reads=True)

@@ -87,7 +87,7 @@ def _conclude(made: PairReplay, new: PairState, error: ClewError | None, limits:
 
 
 def _object(made: PairReplay, new: PairState, error: ClewError | None) -> dict[str, Any]:
-    from clew.api.pairs import pair_json
+    from clew.api.pairs import pair_shape
 
     pair = new.pair
     return {
@@ -99,7 +99,7 @@ def _object(made: PairReplay, new: PairState, error: ClewError | None) -> dict[s
         "worker_model": pair.worker_model,
         "permissions": new.permissions,
         "cwd": pair.cwd,
-        "before": pair_json(made.old),
-        "after": pair_json(new, error),
+        "before": pair_shape(made.old).to_json(),
+        "after": pair_shape(new, error).to_json(),
         "error": None if error is None else error_object(error),
     }

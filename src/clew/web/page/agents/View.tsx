@@ -92,8 +92,8 @@ function AgentCard({ agent }: { agent: Agent }) {
     ["path", agent.path],
     ["found in", agent.source],
     ["default model", agent.default_model],
-    ["resumes", agent.resumes === null || !known ? null : agent.resumes ? "yes" : "no: every turn sends the transcript"],
-    ["asks you", agent.asks === null || !known ? null : agent.asks ? ASKS : CANNOT_ASK],
+    ["resumes", !known ? null : agent.resumes ? "yes" : "no: every turn sends the transcript"],
+    ["asks you", !known ? null : agent.asks ? ASKS : CANNOT_ASK],
   ];
   return (
     <section class="card agent" data-testid="agent" aria-label={agent.name}>

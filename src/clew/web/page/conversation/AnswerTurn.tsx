@@ -79,9 +79,7 @@ export const AnswerTurn = memo(({ thread, turn, run, prompt, progress, last, rea
       {turn && forking && (
         <Confirm text={FORK_EFFECT} button="Fork" act={() => fork(thread, turn)} close={() => setForking(false)} />
       )}
-      {summary && !turn && !live && summary.session_resumed !== null && (
-        <Badge run={summary} agent={agent} model={run?.model ?? null} />
-      )}
+      {summary && !turn && !live && <Badge run={summary} agent={agent} model={run?.model ?? null} />}
     </article>
   );
 });

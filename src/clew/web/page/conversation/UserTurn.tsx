@@ -76,7 +76,7 @@ function UnansweredRun({ run, children }: { run: RunSummary; children: Component
     <div class="unanswered" ref={ref}>
       {parts && <Steps parts={parts} live={false} />}
       {children}
-      {run.session_resumed !== null && <Badge run={run} agent={null} model={null} />}
+      <Badge run={run} agent={null} model={null} />
     </div>
   );
 }

@@ -4,23 +4,27 @@
 import { pageKey } from "../state/storage.ts";
 import { PendingKeys, randomKey, sendUntilAnswered } from "./idempotency.ts";
 import type {
-  Agent,
-  HookEvent,
-  HookSession,
+  AgentList,
+  AnsweredQuestion,
+  ArchivedTurns,
+  DeletedThread,
+  DirectoryList,
+  EventList,
+  HookDropped,
+  HookEventList,
+  HookSessionList,
   HookSettings,
-  JobDetail,
-  JobsResponse,
-  Question,
+  JobList,
   Review,
-  ReviewSummary,
+  ReviewPage,
   Round,
   Run,
-  RunEvent,
   SessionPreview,
   Settings,
+  ShownJob,
   Stats,
   Thread,
-  ThreadsResponse,
+  ThreadPage,
   Turn,
   View,
 } from "./wire.ts";
@@ -104,17 +108,17 @@ const review = (id: string): string => `/api/reviews/${part(id)}`;
 
 export const http = {
   threads: (q = "", offset = 0, limit = 50) =>
-    call<ThreadsResponse>("GET", `/api/threads${query({ q, offset: offset || null, limit })}`),
+    call<ThreadPage>("GET", `/api/threads${query({ q, offset: offset || null, limit })}`),
   makeThread: (body: Body) => call<Thread>("POST", "/api/threads", body),
   changeThread: (id: string, body: Body) => call<Thread>("PATCH", thread(id), body),
-  deleteThread: (id: string) => call<{ name: string; turns: number; archive: string }>("DELETE", thread(id)),
+  deleteThread: (id: string) => call<DeletedThread>("DELETE", thread(id)),
   view: (id: string, before?: number, limit = 100) => call<View>("GET", `${thread(id)}/view${query({ before, limit })}`),
   session: (id: string, turn?: string) => call<SessionPreview>("GET", `${thread(id)}/session${query({ turn })}`),
 
   editTurn: (id: string, turn: string, text: string) =>
     call<Turn>("PATCH", `${thread(id)}/turns/${part(turn)}`, { text }),
   fork: (id: string, turn: string) => call<Thread>("POST", `${thread(id)}/fork`, { turn }),
-  truncate: (id: string, turn: string) => call<{ archived: number }>("POST", `${thread(id)}/truncate`, { turn }),
+  truncate: (id: string, turn: string) => call<ArchivedTurns>("POST", `${thread(id)}/truncate`, { turn }),
   retry: (id: string, turn: string) => call<Run>("POST", `${thread(id)}/retry`, { turn }),
 
   ask: (id: string, body: Body) => call<Run>("POST", `${thread(id)}/runs`, body),
@@ -123,18 +127,17 @@ export const http = {
   cancel: (id: string) => call<Run>("POST", `${run(id)}/cancel`),
   continueAfterLimit: (id: string) => call<Run>("POST", `${run(id)}/continue`),
   send: (id: string) => call<Run>("POST", `${run(id)}/send`),
-  steps: (id: string) => call<{ items: RunEvent[] }>("GET", `${run(id)}/steps`),
-  answer: (id: string, body: Body) =>
-    call<Question & { follow_up_run_id?: string }>("POST", `${run(id)}/tool-result`, body),
+  steps: (id: string) => call<EventList>("GET", `${run(id)}/steps`),
+  answer: (id: string, body: Body) => call<AnsweredQuestion>("POST", `${run(id)}/tool-result`, body),
 
-  jobs: (limit = 50) => call<JobsResponse>("GET", `/api/jobs${query({ limit })}`),
-  job: (id: string) => call<JobDetail>("GET", job(id)),
-  submitJob: (body: Body) => call<JobDetail>("POST", "/api/jobs", body),
+  jobs: (limit = 50) => call<JobList>("GET", `/api/jobs${query({ limit })}`),
+  job: (id: string) => call<ShownJob>("GET", job(id)),
+  submitJob: (body: Body) => call<ShownJob>("POST", "/api/jobs", body),
   retryJob: (id: string, resume: boolean | undefined, body: Body) =>
-    call<JobDetail>("POST", `${job(id)}/retry${query({ resume: resume === undefined ? null : String(resume) })}`, body),
-  cancelJob: (id: string) => call<JobDetail>("POST", `${job(id)}/cancel`),
+    call<ShownJob>("POST", `${job(id)}/retry${query({ resume: resume === undefined ? null : String(resume) })}`, body),
+  cancelJob: (id: string) => call<ShownJob>("POST", `${job(id)}/cancel`),
 
-  reviews: (limit = 50) => call<{ items: ReviewSummary[]; total: number }>("GET", `/api/reviews${query({ limit })}`),
+  reviews: (limit = 50) => call<ReviewPage>("GET", `/api/reviews${query({ limit })}`),
   review: (id: string) => call<Review>("GET", review(id)),
   startReview: (body: Body) => call<Round>("POST", "/api/reviews", body),
   startNextRound: (id: string, body: Body) => call<Round>("POST", `${review(id)}/rounds`, body),
@@ -142,13 +145,12 @@ export const http = {
   exportReview: (id: string) => text(`${review(id)}/export${query({ format: "md" })}`),
 
   hookSettings: () => call<HookSettings>("GET", "/api/hooks/settings"),
-  hookSessions: () => call<{ items: HookSession[] }>("GET", "/api/hooks/sessions"),
-  hookEvents: (limit = 50) => call<{ items: HookEvent[] }>("GET", `/api/hooks/events${query({ limit })}`),
-  resetHook: (body: Body) => call<{ dropped: boolean }>("POST", "/api/hooks/reset", body),
+  hookSessions: () => call<HookSessionList>("GET", "/api/hooks/sessions"),
+  hookEvents: (limit = 50) => call<HookEventList>("GET", `/api/hooks/events${query({ limit })}`),
+  resetHook: (body: Body) => call<HookDropped>("POST", "/api/hooks/reset", body),
 
-  agents: () => call<{ items: Agent[] }>("GET", "/api/agents"),
+  agents: () => call<AgentList>("GET", "/api/agents"),
   stats: (threadId?: string, days?: number) => call<Stats>("GET", `/api/stats${query({ thread: threadId, days })}`),
   settings: () => call<Settings>("GET", "/api/settings"),
-  dirs: (path: string) =>
-    call<{ path: string; parent: string | null; items: string[] }>("GET", `/api/dirs${query({ path })}`),
+  dirs: (path: string) => call<DirectoryList>("GET", `/api/dirs${query({ path })}`),
 };

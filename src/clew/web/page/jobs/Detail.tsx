@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 import { Turns } from "../conversation/Conversation.tsx";
 import { ErrorOutput } from "../conversation/Ending.tsx";
 import { useStickToEnd } from "../conversation/scroll.ts";
-import type { Job, JobDetail, Marker } from "../daemon/wire.ts";
+import type { Job, ShownJob, Marker } from "../daemon/wire.ts";
 import { cancelJob, retryJob, type RetryOptions } from "../state/actions.ts";
 import { isJobActive, jobs, jobTitle } from "../state/jobs.ts";
 import { page } from "../state/page.ts";
@@ -38,7 +38,7 @@ export function JobView() {
   return <LoadedJob key={job.id} job={job} conversation={isOfJob ? conversation : null} />;
 }
 
-function LoadedJob({ job, conversation }: { job: JobDetail; conversation: ConversationState | null }) {
+function LoadedJob({ job, conversation }: { job: ShownJob; conversation: ConversationState | null }) {
   const progress = useStore(daemon, (now) => now.progress);
   const scroll = useStickToEnd(conversation, progress, isJobActive(job));
   return (

@@ -1,7 +1,7 @@
 // The list of reviews: repository, rounds, open findings and cost of each.
 
 import { useEffect } from "preact/hooks";
-import type { ReviewSummary, Severity } from "../daemon/wire.ts";
+import type { ReviewNote, Severity } from "../daemon/wire.ts";
 import { page } from "../state/page.ts";
 import { loadMoreReviews, refreshReviews, reviews } from "../state/reviews.ts";
 import { hashOf } from "../state/routes.ts";
@@ -64,7 +64,7 @@ export function ReviewList() {
   );
 }
 
-function Row({ review, now }: { review: ReviewSummary; now: number }) {
+function Row({ review, now }: { review: ReviewNote; now: number }) {
   return (
     <li>
       <a
@@ -92,7 +92,7 @@ function Row({ review, now }: { review: ReviewSummary; now: number }) {
 }
 
 /** Which changes are reviewed, in a few words. */
-export function describeScope(review: ReviewSummary): string {
+export function describeScope(review: ReviewNote): string {
   const parts = [
     review.base ? `since ${review.base}` : review.scope === "all" ? "uncommitted" : review.scope,
     review.base && review.scope !== "all" ? review.scope : "",
@@ -102,7 +102,7 @@ export function describeScope(review: ReviewSummary): string {
   return parts.filter(Boolean).join(" · ");
 }
 
-export function ReviewChip({ review }: { review: ReviewSummary }) {
+export function ReviewChip({ review }: { review: ReviewNote }) {
   const [tone, text] =
     review.status === "running"
       ? ["plain", "running"]
@@ -118,7 +118,7 @@ export function ReviewChip({ review }: { review: ReviewSummary }) {
   );
 }
 
-const Severities = ({ counts }: { counts: ReviewSummary["open_by_severity"] }) => (
+const Severities = ({ counts }: { counts: ReviewNote["open_by_severity"] }) => (
   <>
     {SEVERITIES.filter((severity) => counts[severity]).map((severity) => (
       <span key={severity} class={`severity ${severity}`}>

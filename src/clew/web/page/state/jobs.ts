@@ -1,7 +1,7 @@
 // The jobs that the page knows: the newest ones, the number of running workers, and the open job.
 
 import { http, Problem } from "../daemon/http.ts";
-import type { Job, JobDetail } from "../daemon/wire.ts";
+import type { Job, ShownJob } from "../daemon/wire.ts";
 import { refresher } from "./refresher.ts";
 import { Store } from "./store.ts";
 
@@ -9,7 +9,7 @@ interface JobsState {
   items: readonly Job[]; // the newest first
   workers: number;
   listed: boolean;
-  open: JobDetail | null;
+  open: ShownJob | null;
   missing: boolean; // the job to open does not exist
 }
 
@@ -37,7 +37,7 @@ async function load(): Promise<void> {
   if (open) putJob(await http.job(open.id)); // the list has fewer fields
 }
 
-export function putJob(job: JobDetail): void {
+export function putJob(job: ShownJob): void {
   const { items, open } = jobs.now;
   const known = items.some((each) => each.id === job.id);
   jobs.patch({

@@ -1,12 +1,12 @@
 // The reviews that the page knows: the newest ones, and the open review.
 
 import { http, Problem } from "../daemon/http.ts";
-import type { Review, ReviewSummary } from "../daemon/wire.ts";
+import type { Review, ReviewNote } from "../daemon/wire.ts";
 import { refresher } from "./refresher.ts";
 import { Store } from "./store.ts";
 
 interface ReviewsState {
-  items: readonly ReviewSummary[]; // the newest first
+  items: readonly ReviewNote[]; // the newest first
   total: number;
   listed: boolean;
   open: Review | null;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clew.api.digests import body
+from clew.api.digests import DigestShape
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -12,6 +12,6 @@ from clew.server.models.json_body import json_response
 router = APIRouter(prefix="/api/digests", tags=["digests"])
 
 
-@router.get("")
+@router.get("", response_model=list[DigestShape])
 async def list_(client: TheClient) -> Response:
-    return json_response([body(digest) for digest in await client.digests.list()])
+    return json_response([DigestShape.of(digest).to_json() for digest in await client.digests.list()])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from clew.api.wire.run_failures import failure_of
 from clew.core.ids import RunId, ThreadId, TurnId
 from clew.core.outcome import Outcome
 from clew.core.runs.run import Run, RunStatus, status_after
-from clew.server.models.run_errors import error_of
 from clew.testing.stage import Stage
 from server.daemons import LocalDaemon, ServeProcess
 
@@ -21,12 +21,12 @@ def ended(status: RunStatus, outcome: Outcome | None = None, error: str | None =
 
 @pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.SUCCESS])
 def test_every_error_has_a_message_and_a_hint_without_the_command_line(outcome: Outcome) -> None:
-    error = error_of(ended(status_after(outcome), outcome, error=None))
+    error = failure_of(ended(status_after(outcome), outcome, error=None))
     assert error is not None
-    assert error["message"]
-    assert error["hint"]
-    assert "--" not in error["hint"]
-    assert "clew " not in error["hint"]
+    assert error.message
+    assert error.hint is not None
+    assert "--" not in error.hint
+    assert "clew " not in error.hint
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_every_error_has_a_message_and_a_hint_without_the_command_line(outcome: 
     ],
 )
 def test_the_code_says_what_ended_it(outcome: Outcome, code: str) -> None:
-    assert (error_of(ended(status_after(outcome), outcome)) or {})["code"] == code
+    assert getattr(failure_of(ended(status_after(outcome), outcome)), "code", None) == code
 
 
 def test_an_answered_or_live_run_has_no_error() -> None:
-    assert error_of(ended(RunStatus.ANSWERED, Outcome.SUCCESS, None)) is None
-    assert error_of(ended(RunStatus.RUNNING, None, None)) is None
+    assert failure_of(ended(RunStatus.ANSWERED, Outcome.SUCCESS, None)) is None
+    assert failure_of(ended(RunStatus.RUNNING, None, None)) is None
 
 
 @pytest.mark.parametrize("how", ["stopped", "killed"])

@@ -1,12 +1,11 @@
-"""The error of a run, for a program or a page: the engine's error, without hints that name the command line."""
+"""Why a run failed, for a program or a page: the engine's error, without hints that name the command line."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from clew.api.reply import error_of_run
+from clew.api.wire.failures import Failure
 from clew.core.outcome import Outcome
 from clew.core.runs.run import LIVE, Run, RunStatus
+from clew.engine.finish.failures import error_of_run
 
 # These replace the engine's hints, which name an option or a command.
 HINTS = {
@@ -18,14 +17,12 @@ HINTS = {
 }
 
 
-def error_of(run: Run) -> dict[str, Any] | None:
+def failure_of(run: Run) -> Failure | None:
     """None if the run was answered, or has not ended."""
     if run.status in LIVE:
         return None
     error = error_of_run(run)
-    if error is None:
-        return None
-    return {"code": error.code, "message": error.message, "hint": _hint(run, error.hint)}
+    return None if error is None else Failure.of(error, hint=_hint(run, error.hint))
 
 
 def _hint(run: Run, hint: str | None) -> str | None:
