@@ -35,6 +35,7 @@ pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 LIMIT_S = 100
+EXPLANATIONS = {"python.md": "Explanation", "cli.md": "The object of `ask --explain --json`"}
 
 
 def page(name: str) -> str:
@@ -132,6 +133,22 @@ PYTHON_EXAMPLES: dict[str, Example] = {
             "user 0: And now?",
             "assistant 0: ack: And now?",
             "6 turns archived",
+        ],
+    ),
+    "Explanation": (
+        _says(),
+        [
+            "first_turn sent None",
+            "# Standing instructions",
+            "",
+            "Be brief.",
+            "",
+            "# New message",
+            "",
+            "Call the port 8080.",
+            "Resumes the session and sends the new prompt alone.",
+            "True True",
+            "forced_fresh 2",
         ],
     ),
     "Run": (_says(Slow("word " * 2000, words_per_s=20)), ["cancelled True True"]),
@@ -272,6 +289,11 @@ def test_events_table_is_complete() -> None:
 
 def test_reply_table_is_complete() -> None:
     assert tuple(cells(section(page("python.md"), "Reply"))) == fields_of(Reply)
+
+
+def test_explanation_tables_are_complete() -> None:
+    named = [cells(section(page(name), heading)) for name, heading in EXPLANATIONS.items()]
+    assert [tuple(each) for each in named] == [fields_of(clew.Explanation)] * len(named)
 
 
 @pytest.mark.parametrize(("heading", "cls"), [("Client", Client), ("Thread", Thread), ("Run", Run)])

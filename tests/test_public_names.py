@@ -32,6 +32,7 @@ PUBLIC = [
     "ConfigError",
     "Conflict",
     "Event",
+    "Explanation",
     "FellBack",
     "MessageSaid",
     "NotFound",

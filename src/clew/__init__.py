@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clew.api.client import Thread as Thread
     from clew.api.client import open as open
     from clew.core.costs.usage import Usage as Usage
+    from clew.core.explanation import Explanation as Explanation
     from clew.core.history import Turn as Turn
     from clew.core.hooks.hook import session_key as session_key
     from clew.core.runs.events import AgentRetried as AgentRetried
@@ -85,6 +86,7 @@ _NAMES_OF = {
         "ToolStarted",
         "Warned",
     ),
+    "clew.core.explanation": ("Explanation",),
     "clew.core.history": ("Turn",),
     "clew.core.hooks.hook": ("session_key",),
     "clew.core.runs.permissions": ("Answer",),

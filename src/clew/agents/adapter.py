@@ -131,6 +131,7 @@ class Adapter(Protocol):
     """One agent CLI."""
 
     name: ClassVar[str]
+    start_tokens: ClassVar[int] = 0  # a new session's beginning: system prompt, tools, notes; 0: not known
     uncached_start_tokens: ClassVar[int] = 0  # the part of a new session's beginning that is never read from the cache
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
@@ -156,6 +157,10 @@ class Adapter(Protocol):
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment that the agent runs in."""
         ...
+
+    def sent_text(self, text: str) -> str:
+        """The prompt as the agent reads it: `prompt_line` sends this text."""
+        return text
 
     def prompt_line(self, text: str, uuid: str) -> bytes:
         """The prompt as it is written to stdin, which is then closed if the agent does not ask (see Abilities)."""

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from clew.api.requests import IdempotentRequests
     from clew.api.views import Views
     from clew.config.hooks import ForgeKeys
+    from clew.core.explanation import Explanation
     from clew.core.hooks.hook import Forge
     from clew.hosts.branching.fork import Forked
     from clew.hosts.hooks.hooks import Hooks
@@ -106,10 +107,27 @@ class Client:
 
         `thread_id` is the id of the new thread; None: a random one.
         """
+        new = self._new(settings)
+        return Thread(self._chat, await self._chat.create(new, name=name, prompt=prompt, thread_id=thread_id))
+
+    async def explain(
+        self,
+        prompt: str,
+        name: str | None = None,
+        *,
+        fresh_session: bool = False,
+        resume: bool | None = None,
+        **settings: Unpack[ThreadKeywords],
+    ) -> Explanation:
+        """What asking this in a new thread would do, without doing it: see `Thread.explain`. No thread is created."""
+        options = TurnOptions(fresh_session=fresh_session, resume=resume)
+        return await self._chat.explain_new(self._new(settings), prompt, options, name=name)
+
+    def _new(self, settings: ThreadKeywords) -> NewThread:
         check_keywords(ThreadKeywords, settings)
         defaults = self.settings
         agent, cwd = settings.get("agent") or defaults.of("agent"), settings.get("cwd")
-        new = NewThread(
+        return NewThread(
             cwd="." if cwd is None else str(cwd),
             agent=agent,
             model=settings.get("model") or defaults.model_of(agent),
@@ -118,7 +136,6 @@ class Client:
             visibility=choice(Visibility, settings.get("visibility") or defaults.of("visibility")),
             standing=settings.get("instructions") or None,
         )
-        return Thread(self._chat, await self._chat.create(new, name=name, prompt=prompt, thread_id=thread_id))
 
     async def find(self, name: str) -> Thread:
         """The thread of that name or id. Raises NotFound."""

@@ -20,6 +20,7 @@ from clew.errors import UsageError
 from clew.hosts.chat.chat import Chat, Deleted
 
 if TYPE_CHECKING:
+    from clew.core.explanation import Explanation
     from clew.hosts.chat.preview import Preview
 
 E = TypeVar("E", bound=StrEnum)
@@ -143,6 +144,30 @@ class Thread:
     async def preview(self, turn_id: str | None = None) -> Preview:
         """Whether the next turn will resume, or why not; and how a change of that turn would affect the session."""
         return await self._chat.preview(self.record, turn_id)
+
+    async def explain(
+        self,
+        prompt: str | None,
+        *,
+        cwd: str | Path | None = None,
+        permissions: str | None = None,
+        trust: str | None = None,
+        **options: Unpack[TurnKeywords],
+    ) -> Explanation:
+        """What `ask` would do now with this prompt and these options, without doing it: the decision, the exact prompt
+        and an estimate of the price. None: the prompt is not known yet.
+
+        `cwd`, `permissions` and `trust` are changes of the thread that would be made before. Raises what `change` and
+        `ask` would raise: AgentMissing, UsageError, and Busy, also when `wait` is False and it would have to wait.
+        """
+        return await self._chat.explain(
+            self.record,
+            prompt,
+            TurnOptions(**options),
+            cwd=None if cwd is None else str(cwd),
+            permissions=optional_choice(Permissions, permissions),
+            trust=optional_choice(Trust, trust),
+        )
 
     async def session_stands(self) -> bool | None:
         """Whether everything that the session absorbed is still part of the thread. None: there is no session."""

@@ -10,12 +10,13 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import INSTRUCTIONS, NO_WAIT, REPLY_AS_JSON, TIMEOUT, complete_thread
-from clew.cli.ui.printing import note
+from clew.cli.ui.printing import note, print_json
 from clew.core.record import Record
 from clew.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client, Run, Thread
+    from clew.core.explanation import Explanation
     from clew.core.runs.options import Person
 
 MAX_INPUT_BYTES = 50_000_000  # read no more of stdin than could ever be a prompt
@@ -81,12 +82,17 @@ class AskOptions(Record):
     is_flag=True,
     help="When the account's usage limit is reached, wait until it resets and continue in the same session.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Run nothing: print the exact prompt to stdout, and the decision, its reason and the price to stderr.",
+)
 @REPLY_AS_JSON
-def ask(prompt: str | None, instructions: str | None, timeout: str | None, **given: Any) -> int:
+def ask(prompt: str | None, instructions: str | None, timeout: str | None, explain: bool, **given: Any) -> int:
     """Ask an agent and stream its answer to stdout; everything else goes to stderr.
 
     Without PROMPT, or if it is -, the prompt is read from stdin. Without -t or -c, a new thread is started and its name
-    is printed. Ctrl-C stops the agent and keeps what it has answered so far.
+    is printed. Ctrl-C stops the agent and keeps what it has answered so far. --explain takes the same options.
     """
     options = AskOptions(**given)
     if options.thread is not None and options.continue_:
@@ -98,6 +104,10 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, **giv
         )
     text = read_stdin("prompt", "clew ask") if from_stdin else prompt
     standing = read_instructions(instructions) if instructions is not None else None
+
+    if explain:
+        assert text is not None
+        return _explain(options, text, standing, timeout)
 
     async def work(client: Client) -> int:
         from clew.cli.foreground_run import report_reply, show_run, wait_for_limit
@@ -131,6 +141,18 @@ async def _thread(client: Client, options: AskOptions, text: str) -> Thread:
     from clew.hosts.validation import check_prompt
 
     check_prompt(text)
+    found = await _existing(client, options)
+    if found is None:
+        return await _new(client, options, text)
+    if options.continue_:
+        note(f"continuing {found.name}")
+    client.engine.find(options.agent or found.record.agent)
+    await found.change(cwd=options.cwd, permissions=options.permissions, trust=options.trust)
+    return found
+
+
+async def _existing(client: Client, options: AskOptions) -> Thread | None:
+    """The thread that the options name. None: it does not exist yet."""
     found: Thread | None = None
     if options.continue_:
         found = await client.latest(options.cwd or ".")
@@ -138,17 +160,60 @@ async def _thread(client: Client, options: AskOptions, text: str) -> Thread:
         with contextlib.suppress(NotFound):
             found = await client.find(options.thread)
     if found is None:
-        return await _new(client, options, text)
-    if options.continue_:
-        note(f"continuing {found.name}")
-    client.engine.find(options.agent or found.record.agent)
+        return None
     if options.visibility is not None and options.visibility != found.record.visibility:
         raise UsageError(
             f"The visibility of {found.name} is {found.record.visibility}; it cannot be changed for one turn.",
             hint=f"Change it with clew threads set {found.name} --visibility {options.visibility}.",
         )
-    await found.change(cwd=options.cwd, permissions=options.permissions, trust=options.trust)
     return found
+
+
+def _explain(options: AskOptions, text: str, standing: str | None, timeout: str | None) -> int:
+    """Shows what `ask` would do with the same options. Changes nothing."""
+
+    async def work(client: Client) -> int:
+        told = await _explanation(client, options, text, standing)
+        if options.as_json:
+            print_json(told.to_json())
+        else:
+            from clew.cli.ui.explanation import print_explanation
+
+            print_explanation(told)
+        return 0
+
+    return with_client(work, work_dir=options.cwd, timeout=timeout, reads=True)
+
+
+async def _explanation(client: Client, options: AskOptions, text: str, standing: str | None) -> Explanation:
+    thread = await _existing(client, options)
+    resume = False if options.no_resume else None
+    if thread is None:
+        return await client.explain(
+            text,
+            options.thread,
+            cwd=options.cwd or ".",
+            agent=options.agent,
+            model=options.model,
+            permissions=options.permissions,
+            trust=options.trust,
+            visibility=options.visibility,
+            instructions=standing,
+            fresh_session=options.fresh_session,
+            resume=resume,
+        )
+    return await thread.explain(
+        text,
+        cwd=options.cwd,
+        permissions=options.permissions,
+        trust=options.trust,
+        agent=options.agent,
+        model=options.model,
+        instructions=standing,
+        fresh_session=options.fresh_session,
+        resume=resume,
+        wait=not options.no_wait,
+    )
 
 
 async def _note_unclaimed(client: Client, thread: Thread) -> None:

@@ -40,7 +40,8 @@ def report(raised: BaseException, args: Sequence[str]) -> int:
     print_error(error)
     if wants_json(args):
         body = error_object(error)
-        replies = list(args[:1]) == ["ask"] or list(args[:2]) == ["threads", "retry"]
+        asks = list(args[:1]) == ["ask"] and "--explain" not in _options(args)
+        replies = asks or list(args[:2]) == ["threads", "retry"]
         reply = {**NO_REPLY, "thread": named_thread(args), "error": body, "warnings": []}
         print_json(reply if replies else {"error": body})
     return error.exit_code

@@ -40,6 +40,7 @@ from clew.store.records import StoredEvent
 from clew.store.store import Store
 
 if TYPE_CHECKING:
+    from clew.core.explanation import Explanation
     from clew.engine.sessions.adoption import Adopted, FoundSession
 
 T = TypeVar("T")
@@ -212,6 +213,12 @@ class Engine:
         from clew.engine.planning import preview
 
         return await preview.preview(self, request)
+
+    async def explain(self, request: TurnRequest) -> Explanation:
+        """What this turn would do now, with its exact prompt and an estimate of its price. Stores nothing."""
+        from clew.engine.planning import explanation
+
+        return await explanation.explain(self, request)
 
     async def next_sessions(self, requests: Sequence[TurnRequest]) -> list[SessionId | None]:
         """The session that each turn would resume (None: a fresh one). All are of one agent. Raises AgentMissing."""

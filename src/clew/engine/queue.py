@@ -24,10 +24,12 @@ from clew.core.record import replace
 from clew.core.runs.events import RunEnded
 from clew.core.runs.question import QuestionState
 from clew.core.runs.run import Run, RunStatus
+from clew.core.thread import Thread
 from clew.engine import leases
 from clew.engine.request import TurnRequest
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.errors import Busy, Conflict
+from clew.store.records import Lease
 from clew.store.store import Store
 
 CANCELLED_WAITING = "The run was cancelled while it waited."
@@ -54,11 +56,7 @@ def open_run(
         store.runs.create(run)
         holder = take_turn(store, run, token, context, settings)
         if holder is not None and not request.options.wait:
-            raise Busy(
-                f"Another run is in progress in {request.thread.name}.",
-                hint="Wait for it (leave --no-wait out), or stop it with clew runs cancel.",
-                run_id=holder,
-            )
+            raise another_run(request.thread, holder)
         if holder is not None:
             _wait_in_queue(store, run, token, context, settings)
         if request.answers is not None:
@@ -70,6 +68,15 @@ def open_run(
         if also is not None:
             also(store, run)
         return holder is None
+
+
+def another_run(thread: Thread, run_id: str) -> Busy:
+    """The error of a run that would have to wait, and must not."""
+    return Busy(
+        f"Another run is in progress in {thread.name}.",
+        hint="Wait for it (leave --no-wait out), or stop it with clew runs cancel.",
+        run_id=run_id,
+    )
 
 
 def left_behind(store: Store) -> list[Run]:
@@ -169,23 +176,29 @@ def take_turn(store: Store, run: Run, token: str, context: RuntimeContext, setti
         stored = store.runs.require(run.id)  # the run may have been held or sent since it was stored
         if stored.asked.held:
             return run.id
-        now = leases.now(store, context)
-        if held is not None and not (held.expires_at < now and leases.is_holder_dead(store, held, context)):
-            return held.run_id or "?"
-        for other in store.runs.newest(
-            thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2
-        ):
-            if other.id != run.id:
-                return other.id
-        asking = _runs_with_questions(store, run.thread_id)
-        behind = _behind(stored, asking)
-        if behind is not None:
-            return behind.id
-        first = _first(store, run, asking)
-        if first.id != run.id:
-            return first.id
-        leases.acquire(store, key, token, context, settings, run.id)
-        return None
+        ahead = run_ahead(store, stored, held, context)
+        if ahead is None:
+            leases.acquire(store, key, token, context, settings, run.id)
+        return ahead
+
+
+def run_ahead(store: Store, run: Run, held: Lease | None, context: RuntimeContext) -> str | None:
+    """The id of the run that this run, which need not be stored, would wait for now. None: it is its turn.
+
+    `held` is the thread's lease.
+    """
+    now = leases.now(store, context)
+    if held is not None and not (held.expires_at < now and leases.is_holder_dead(store, held, context)):
+        return held.run_id or "?"
+    for other in store.runs.newest(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
+        if other.id != run.id:
+            return other.id
+    asking = _runs_with_questions(store, run.thread_id)
+    behind = _behind(run, asking)
+    if behind is not None:
+        return behind.id
+    first = _first(store, run, asking)
+    return first.id if first.id != run.id else None
 
 
 def is_next(store: Store, run: Run) -> bool:

@@ -213,7 +213,7 @@ def test_settings_of_a_thread_are_changed_and_reported(talk: Any, tmp_path: Path
         "trust: user -> project",
         "visibility: shared -> own",
         "instructions: none -> Be brief.",
-        "next turn: Resumes the session and sends the new prompt alone.",
+        "next turn: Resumes the session and sends the instructions with the new prompt.",
     ]
     shown = talk.run("threads", "show", "tales", "--json").json
     assert (shown["permissions"], shown["trust"], shown["visibility"]) == ("edits", "project", "own")

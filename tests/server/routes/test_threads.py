@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from clew.core.explanation import Explanation
 from clew.testing.stage import MODEL, Stage
 from server.daemons import LocalDaemon
 
@@ -265,6 +266,46 @@ async def test_the_preview_says_whether_the_next_turn_resumes(daemon: LocalDaemo
     assert (broken["resumes"], broken["reason"]) == (False, "history_changed")
     assert broken["words"]
     assert (await daemon.http.get("/api/threads/t/session", params={"turn": "none"})).status_code == 404
+
+
+async def test_a_prompt_is_explained_and_then_sent_as_explained(daemon: LocalDaemon, scripted: Stage) -> None:
+    await daemon.thread("t")
+    await daemon.ask("t", "first question")
+    version = (await daemon.get("/api/threads"))["version"]
+    short = await daemon.get("/api/threads/t/session", params={"prompt": "second question"})
+    assert (short["prompt"], short["resumes"], short["waits_for"]) == ("second question", True, None)
+    assert short["session_id"]
+    assert short["expected"]["cost_usd"] < short["with_transcript"]["cost_usd"]
+    without = await daemon.get("/api/threads/t/session")
+    assert (without["prompt"], without["after_change"]) == (None, None)
+    assert without["expected"]["new_tokens"] <= short["expected"]["new_tokens"]
+    fresh = await daemon.get("/api/threads/t/session", params={"prompt": "second question", "fresh": "true"})
+    assert (fresh["reason"], fresh["with_transcript"]) == ("forced_fresh", None)
+    switched = await daemon.get("/api/threads/t/session", params={"prompt": "x", "model": "claude-opus-4-1"})
+    assert (switched["reason"], switched["model"]) == ("no_pin", "claude-opus-4-1")
+
+    body = {"prompt": "second question\n" * 10_000, "instructions": "Be brief.", "force_fresh_session": True}
+    told = await daemon.post("/api/threads/t/explain", body, 200)
+    assert (await daemon.get("/api/threads"))["version"] == version, "nothing was stored"
+    assert len(scripted.launches) == 1, "nothing was run"
+    assert set(told) == set(Explanation._fields) == set(short) - {"after_change"}
+    await daemon.ask("t", **body)
+    assert told["prompt"] == scripted.prompt
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [({"prompt": " "}, 422), ({"agent": "nobody"}, 422), ({"model": "-x"}, 422), ({"fresh": "perhaps"}, 422)],
+)
+async def test_a_prompt_that_cannot_be_asked_is_not_explained(
+    daemon: LocalDaemon, query: dict[str, str], status: int
+) -> None:
+    await daemon.thread("t")
+    answer = await daemon.http.get("/api/threads/t/session", params={"prompt": "one", **query})
+    assert answer.status_code == status
+    assert (await daemon.http.post("/api/threads/none/explain", json={"prompt": "one"})).status_code == 404
+    assert (await daemon.http.post("/api/threads/t/explain", json={"prompt": " "})).status_code == 422
+    assert (await daemon.http.post("/api/threads/t/explain", json={"prompt": "x", "other": 1})).status_code == 422
 
 
 @pytest.mark.parametrize("path", ["x" * 300, "x/" * 2_000, "a\0b", "\ud800"])

@@ -61,6 +61,7 @@ def test_bodies_that_cost_more_than_their_bytes_are_refused(body: bytes, status:
     [
         ("/api/threads", MAX_BODY_BYTES),
         ("/api/threads/t/runs", MAX_BODY_BYTES),
+        ("/api/threads/t/explain", MAX_BODY_BYTES),
         ("/api/threads/t/turns/1", MAX_BODY_BYTES),
         ("/api/runs/r/tool-result", MAX_BODY_BYTES),
         ("/api/reviews/2026-01-01-001/rounds", MAX_BODY_BYTES),

@@ -530,8 +530,9 @@ class TestDirectories:
         async with site.stage.open() as client:
             await client.thread("elsewhere", cwd=site.stage.work)
         assert (await known.get("/api/threads/elsewhere")).status_code == 200
-        asked = await known.post("/api/threads/elsewhere/runs", json={"prompt": "hello"})
-        assert asked.status_code == 403
+        for path in ("runs", "explain"):
+            asked = await known.post(f"/api/threads/elsewhere/{path}", json={"prompt": "hello"})
+            assert asked.status_code == 403
 
 
 async def test_logs_have_routes_and_no_secrets(

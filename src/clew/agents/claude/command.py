@@ -124,9 +124,12 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def prompt_line(text: str, uuid: str) -> bytes:
-    if text.startswith("/"):
-        text = f" {text}"  # else the CLI executes it as its own command, and the model never sees it
-    return _line({"type": "user", "message": {"role": "user", "content": text}, "uuid": uuid})
+    return _line({"type": "user", "message": {"role": "user", "content": sent_text(text)}, "uuid": uuid})
+
+
+def sent_text(text: str) -> str:
+    """A text that begins with a slash gets a space: else the CLI executes it, and the model never sees it."""
+    return f" {text}" if text.startswith("/") else text
 
 
 def answer_line(question: QuestionAsked, answer: Answer) -> bytes:

@@ -22,6 +22,7 @@ class Codex(Adapter):
     """The modules of this package as one adapter. The parsers are imported late, while the first process starts."""
 
     name: ClassVar[str] = "codex"
+    start_tokens: ClassVar[int] = 9_100
     uncached_start_tokens: ClassVar[int] = 9_100  # all of it (measured): every session has its own cache key
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
@@ -44,6 +45,9 @@ class Codex(Adapter):
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         return command.environment(environ)
+
+    def sent_text(self, text: str) -> str:
+        return command.sent_text(text)
 
     def prompt_line(self, text: str, uuid: str) -> bytes:
         return command.prompt_line(text)

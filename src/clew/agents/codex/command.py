@@ -90,8 +90,13 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def prompt_line(text: str) -> bytes:
-    """All of stdin. It must be UTF-8. A byte order mark is removed, because Codex would remove it too."""
-    return text.lstrip("\ufeff").encode("utf-8", "replace")
+    """All of stdin. It must be UTF-8."""
+    return sent_text(text).encode()
+
+
+def sent_text(text: str) -> str:
+    """The text as UTF-8 can write it. A byte order mark is removed, because Codex would remove it too."""
+    return text.lstrip("\ufeff").encode("utf-8", "replace").decode()
 
 
 def prompt_id(text: str) -> str:

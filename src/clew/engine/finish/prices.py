@@ -24,8 +24,14 @@ def keep_price(store: Store, agent: str, model: str | None, usage: Usage, cost_u
 
 def price(store: Store, agent: str, model: str | None, usage: Usage) -> float:
     """The cost in dollars; 0 if no price is known."""
-    known = store.key_values.get(_key(agent, model)) if model and usage.units else None
-    return float(known) * usage.units if known else 0.0
+    each = unit_price(store, agent, model) if usage.units else None
+    return each * usage.units if each is not None else 0.0
+
+
+def unit_price(store: Store, agent: str, model: str | None) -> float | None:
+    """The last known price of a unit in dollars. None: no complete run has reported one."""
+    known = store.key_values.get(_key(agent, model)) if model else None
+    return float(known) if known else None
 
 
 def _key(agent: str, model: str) -> str:

@@ -1,1 +1,1 @@
-"""From a request to a decision that is stored: the plan of an attempt, its preview, and warnings before it starts."""
+"""From a request to a stored decision: the plan of an attempt, its preview, its explanation, and warnings."""

@@ -19,7 +19,7 @@ BATCH_SIZE = 25  # turns per call, so that other callers can use the store in be
 
 
 async def preview(engine: Engine, request: TurnRequest) -> Decision:
-    plan = await _planning(engine, request.agent)
+    plan = await planning(engine, request.agent)
 
     def look(store: Store) -> Decision:
         planner, run = plan(store, request)
@@ -33,7 +33,7 @@ async def sessions(engine: Engine, requests: Sequence[TurnRequest]) -> list[Sess
     if not requests:
         return []
     [agent] = {request.agent for request in requests}
-    plan = await _planning(engine, agent)
+    plan = await planning(engine, agent)
 
     def look(store: Store, some: Sequence[TurnRequest]) -> list[SessionId | None]:
         return [planner.session(store, run) for planner, run in (plan(store, request) for request in some)]
@@ -45,7 +45,7 @@ async def sessions(engine: Engine, requests: Sequence[TurnRequest]) -> list[Sess
     return found
 
 
-async def _planning(engine: Engine, agent: str) -> Callable[[Store, TurnRequest], tuple[Planner, Run]]:
+async def planning(engine: Engine, agent: str) -> Callable[[Store, TurnRequest], tuple[Planner, Run]]:
     """Returns a function that makes a request's planner, with a run that is not stored. Raises AgentMissing."""
     adapter, binary = engine.adapter(agent), engine.find(agent)
     can = await engine.abilities(agent, binary)

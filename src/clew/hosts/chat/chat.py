@@ -6,7 +6,7 @@ It adds no text of its own: `standing` and `text` are the person's, and the core
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,13 +21,15 @@ from clew.core.runs.run import Run, RunStatus
 from clew.core.thread import Permissions, Thread, Trust, kind_of, name_from
 from clew.engine.engine import Engine
 from clew.engine.leases import live_lease, thread_key
+from clew.engine.queue import another_run
 from clew.engine.request import TurnRequest
 from clew.engine.turn import LiveTurn
 from clew.errors import Busy, Conflict, UsageError
-from clew.hosts.validation import check_dir, check_name, check_prompt, existing_dir, named_turn
+from clew.hosts.validation import check_dir, check_idle, check_name, check_prompt, existing_dir, named_turn
 from clew.store.store import Store
 
 if TYPE_CHECKING:
+    from clew.core.explanation import Explanation
     from clew.hosts.chat.preview import Preview
     from clew.hosts.chat.questions import OpenQuestions
     from clew.hosts.chat.queued import QueuedPrompts
@@ -84,11 +86,16 @@ class Chat:
         self, new: NewThread, *, name: str | None = None, prompt: str = "", thread_id: str | None = None
     ) -> Thread:
         """Creates a thread under that name (Conflict if it is taken), or under a name made from the prompt."""
+        thread = self._record(new, name, prompt, thread_id)
+        return await self._store.call(lambda store: store.threads.create(thread, unique=name is None))
+
+    def _record(self, new: NewThread, name: str | None, prompt: str, thread_id: str | None = None) -> Thread:
+        """A thread that is not stored yet. Raises UsageError."""
         self._engine.adapter(new.agent)
         if name is not None:
             check_name(name)
         now = self._engine.context.clock()
-        thread = Thread(
+        return Thread(
             id=ThreadId(thread_id or self._engine.context.new_id()),
             name=name or name_from(prompt),
             cwd=existing_dir(new.cwd),
@@ -101,7 +108,6 @@ class Chat:
             created_at=now,
             updated_at=now,
         )
-        return await self._store.call(lambda store: store.threads.create(thread, unique=name is None))
 
     async def require(self, name: str) -> Thread:
         return await self._store.call(lambda store: store.threads.require(name))
@@ -125,6 +131,16 @@ class Chat:
         Another directory starts a fresh session; another agent uses its own default model unless one is named. An
         empty model or standing text removes it.
         """
+        wanted = self._wanted(thread, changes)
+        if not wanted:
+            return thread
+        if wanted.keys() == {"name"}:
+            now = self._engine.context.clock()
+            return await self._store.call(lambda store: store.threads.update(thread.id, at=now, **wanted))
+        return await self._while_idle(thread, lambda store, now: store.threads.update(thread.id, at=now, **wanted))
+
+    def _wanted(self, thread: Thread, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """The changes that make a difference, checked. Raises UsageError."""
         wanted = {key: value for key, value in changes.items() if value is not None}
         if "cwd" in wanted:
             wanted["cwd"] = existing_dir(wanted["cwd"])
@@ -137,13 +153,7 @@ class Chat:
         for key in ("standing", "model"):
             if key in wanted:
                 wanted[key] = wanted[key] or None
-        wanted = {key: value for key, value in wanted.items() if value != getattr(thread, key)}
-        if not wanted:
-            return thread
-        if wanted.keys() == {"name"}:
-            now = self._engine.context.clock()
-            return await self._store.call(lambda store: store.threads.update(thread.id, at=now, **wanted))
-        return await self._while_idle(thread, lambda store, now: store.threads.update(thread.id, at=now, **wanted))
+        return {key: value for key, value in wanted.items() if value != getattr(thread, key)}
 
     async def ask(self, thread: Thread, text: str, options: TurnOptions = NO_OPTIONS) -> LiveTurn:
         """Asks the thread's agent, or another one for this turn."""
@@ -243,6 +253,38 @@ class Chat:
             return preview
         turn = await self._turn(thread, turn_id)
         return replace(preview, after_change=await self._store.call(lambda store: after_change(store, thread, turn)))
+
+    async def explain(
+        self, thread: Thread, text: str | None, options: TurnOptions = NO_OPTIONS, **changes: Any
+    ) -> Explanation:
+        """What `change` and then `ask` would do, without doing it. None: no prompt is known yet.
+
+        Raises what they would raise, also Busy.
+        """
+        wanted = self._wanted(thread, changes)
+        thread = replace(thread, **wanted)
+        if wanted:
+            await self._store.call(lambda store: check_idle(store, self._engine, thread))
+        explained = await self._explain(thread, text, options)
+        if explained.waits_for is not None and not options.wait:
+            raise another_run(thread, explained.waits_for)
+        return explained
+
+    async def explain_new(
+        self, new: NewThread, text: str, options: TurnOptions = NO_OPTIONS, *, name: str | None = None
+    ) -> Explanation:
+        """What `create` and then `ask` would do, without doing it. Raises what they would raise."""
+        record = self._record(new, name, text)
+        named = await self._store.call(lambda store: store.threads.new_name(record.name, unique=name is None))
+        return replace(await self._explain(replace(record, name=named), text, options), new_thread=True)
+
+    async def _explain(self, thread: Thread, text: str | None, options: TurnOptions) -> Explanation:
+        if text is not None:
+            check_prompt(text)
+            check_dir(thread)
+        standing = thread.standing if options.instructions is None else options.instructions or None
+        explained = await self._engine.explain(TurnRequest(thread, text or "", options, standing=standing))
+        return explained if text is not None else replace(explained, prompt=None)
 
     async def delete(self, thread: Thread, *, dry_run: bool = False) -> Deleted:
         """Archives the thread, or both threads of a pair, and deletes them. Raises Busy while they are in use."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from clew.core.decision import ADOPT_HINT, MEANING, Fresh, Reason, Resume, candidate
+from clew.core.decision import Decision, Resume, candidate
+from clew.core.explanation import decision_words
 from clew.core.history import History, Role, Turn, visible
 from clew.core.pins import PinState, is_valid
 from clew.core.record import Record, replace
@@ -26,15 +27,8 @@ class Preview(Record):
     after_change: Mapping[str, str] | None = None  # what an edit, a truncate or a retry of a turn would do
 
 
-def preview_of(decision: object) -> Preview:
-    if isinstance(decision, Fresh):
-        adopt = ""
-        if decision.reason is Reason.SESSION_DIVERGED and decision.skipped_session is not None:
-            adopt = f" {ADOPT_HINT.format(session_id=decision.skipped_session)}"
-        return Preview(False, decision.reason, f"Starts a fresh session: {MEANING[decision.reason]}.{adopt}")
-    if isinstance(decision, Resume) and decision.pin.borrowed_at is not None:
-        return Preview(True, None, "Continues in a copy of the session that it was forked from.")
-    return Preview(True, None, "Resumes the session and sends the new prompt alone.")
+def preview_of(decision: Decision) -> Preview:
+    return Preview(isinstance(decision, Resume), decision.reason, decision_words(decision))
 
 
 def after_change(store: Store, thread: Thread, turn: Turn) -> dict[str, str]:

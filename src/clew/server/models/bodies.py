@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from clew.core.costs.forecast import Forecast
 from clew.core.costs.savings import DailySavings, Savings, transcript_new_tokens, transcript_tokens
+from clew.core.explanation import Explanation
 from clew.core.runs.question import Question, QuestionState
 from clew.core.runs.run import LIVE, Run
 from clew.core.thread import Origin
@@ -41,6 +43,19 @@ def thread(summary: ThreadSummary) -> Body:
         "questions": summary.questions,
         "last_text": summary.last_text,
     }
+
+
+def explanation(told: Explanation) -> Body:
+    other = told.with_transcript
+    return {
+        **told.as_dict(),
+        "expected": forecast(told.expected),
+        "with_transcript": None if other is None else forecast(other),
+    }
+
+
+def forecast(found: Forecast) -> Body:
+    return {**found.as_dict(), "cost_usd": money(found.cost_usd)}
 
 
 def origin(found: Origin) -> Body:

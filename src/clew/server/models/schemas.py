@@ -188,12 +188,46 @@ class ChangePreview(ResponseModel):
     retry: str | None = Field(description="Null for an agent's turn, which cannot be retried")
 
 
-class SessionPreview(ResponseModel):
-    """Whether the next turn resumes a session."""
+class Forecast(ResponseModel):
+    """An estimate of what a turn's first request reads, without the answer."""
 
+    cached_tokens: int = Field(description="Read from the cache")
+    new_tokens: int = Field(description="Not read from the cache")
+    cost_usd: float | None = Field(description="Null: no price is known")
+
+
+class Explanation(ResponseModel):
+    """What a prompt would do: the decision, the exact prompt, and estimates of the price."""
+
+    thread: str
+    new_thread: bool
+    agent: str
+    model: str | None = Field(description="Null: the agent's default, which is not known before its first run")
     resumes: bool
-    reason: str | None
-    words: str
+    reason: str | None = Field(description="Why it starts a fresh session; null: it resumes one")
+    words: str = Field(description="The decision as a sentence")
+    session_id: str | None = Field(description="The session that is resumed; null: a fresh one")
+    copies: bool = Field(description="The session is another thread's: it is resumed in a copy")
+    prompt: str | None = Field(description="The exact text that the agent would be sent; null: no prompt was given")
+    prompt_chars: int
+    turns_sent: int = Field(description="Turns in the prompt, as catch-up or as the transcript")
+    turns_left_out: int = Field(description="Earlier turns that did not fit")
+    standing: str | None = Field(
+        description="`sent`, `replaced`, `removed` or `known`; null: there are no instructions"
+    )
+    transcript_chars: int = Field(description="The length of what a fresh session would be sent")
+    held_tokens: int | None = Field(description="What the session holds; null: a fresh one")
+    held_is_measured: bool
+    is_cached: bool = Field(description="What the session holds is expected in the cache")
+    expected: Forecast
+    with_transcript: Forecast | None = Field(description="The transcript instead; null: it is what would be sent")
+    waits_for: str | None = Field(description="The run for which it would wait; the decision is made when it starts")
+    unfinished: str | None = Field(description="A run that a crash left unfinished, which is ended first")
+
+
+class SessionPreview(Explanation):
+    """Whether the next turn resumes a session, and what it would send and cost."""
+
     after_change: ChangePreview | None
 
 

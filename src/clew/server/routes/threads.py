@@ -123,18 +123,34 @@ async def session(
     name: ThreadName,
     client: TheClient,
     turn: Annotated[str | None, Query(max_length=200, description="The id of a turn that may be changed")] = None,
+    prompt: Annotated[str | None, Query(description="The prompt to explain; a long one: POST …/explain")] = None,
+    agent: Annotated[str | None, Query(max_length=100, description="For this turn, instead of the thread's")] = None,
+    model: Annotated[str | None, Query(max_length=200)] = None,
+    fresh: Annotated[bool, Query(description="Explain a fresh session with the whole transcript")] = False,
 ) -> Response:
-    """Says whether the next turn resumes a session, and whether it still would after a change of `turn`."""
-    preview = await (await client.find(name)).preview(turn or None)
-    after = preview.after_change
-    return json_response(
-        {
-            "resumes": preview.resumes,
-            "reason": preview.reason,
-            "words": preview.words,
-            "after_change": None if after is None else {key: after.get(key) for key in ("edit", "truncate", "retry")},
-        }
+    """Says whether the next turn resumes a session, what it would send and cost, and whether it still would resume
+    after a change of `turn`. Runs nothing."""
+    thread = await client.find(name)
+    told = await thread.explain(prompt or None, agent=agent or None, model=model or None, fresh_session=fresh)
+    after = (await thread.preview(turn)).after_change if turn else None
+    change = None if after is None else {key: after.get(key) for key in ("edit", "truncate", "retry")}
+    return json_response({**bodies.explanation(told), "after_change": change})
+
+
+@router.post("/{thread}/explain", response_model=schemas.Explanation, responses=fails(404), tags=["threads"])
+@takes_long_text
+async def explain(name: ThreadName, body: requests.NewRun, shared: TheShared) -> Response:
+    """Says what `POST …/runs` with the same body would do, with the exact prompt and the expected price. Runs
+    nothing, and stores nothing."""
+    thread = await shared.ready_thread(name)
+    told = await thread.explain(
+        body.prompt,
+        agent=body.agent,
+        model=body.model,
+        instructions=body.instructions,
+        fresh_session=bool(body.force_fresh_session),
     )
+    return json_response(bodies.explanation(told))
 
 
 @router.post(

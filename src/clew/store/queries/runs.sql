@@ -81,6 +81,13 @@ SELECT * FROM runs
 WHERE thread_id = :thread_id AND agent = :agent AND context_tokens IS NOT NULL AND ended_at IS NOT NULL
 ORDER BY ended_at DESC, position DESC LIMIT 1;
 
+-- name: last_measured_run_of_session
+-- locks: thread :thread_id
+-- The last run in a session of a thread for which the size of the session is known.
+SELECT * FROM runs
+WHERE thread_id = :thread_id AND session_id = :session_id AND context_tokens IS NOT NULL AND ended_at IS NOT NULL
+ORDER BY ended_at DESC, position DESC LIMIT 1;
+
 -- name: request_cancel
 -- locks: run :id
 UPDATE runs SET cancel_requested = 1, cancel_requested_at = COALESCE(cancel_requested_at, :at)

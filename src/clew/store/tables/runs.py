@@ -110,6 +110,11 @@ class RunTable(Table):
         """The last run of this agent in the thread that has `context_tokens`."""
         return first(run_from, self._database.one("last_measured_run", thread_id=thread_id, agent=agent))
 
+    def last_measured_in(self, thread_id: str, session_id: str) -> Run | None:
+        """The last run in this session of the thread that has `context_tokens`."""
+        query = "last_measured_run_of_session"
+        return first(run_from, self._database.one(query, thread_id=thread_id, session_id=session_id))
+
     def stats(self, *, thread_id: str | None = None, since: float | None = None) -> list[StatRow]:
         """The sums over the runs, by day, agent, model, whether they resumed, the reason if not, and outcome."""
         return each(stat_from, self._database.all("stats", thread_id=thread_id, since=since))

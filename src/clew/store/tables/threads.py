@@ -30,19 +30,23 @@ class ThreadTable(Table):
         `unique=False`: raises Conflict when the name is taken.
         """
         with self._database.transaction():
-            named = replace(thread, name=self._free_name(thread.name)) if unique else thread
-            if self._database.one("thread_by_name", name=named.name) is not None:
-                raise Conflict(f"There is a thread named {named.name} already.", hint="Choose another name.")
+            named = replace(thread, name=self.new_name(thread.name, unique=unique))
             self._database.do("insert_thread", **thread_row(named))
             self._database.do("forget_deleted", id=named.id)  # an archived thread is restored with its old id
             self._versions.changed(named.id)
         return named
 
-    def _free_name(self, name: str) -> str:
+    def new_name(self, name: str, *, unique: bool = True) -> str:
+        """The name that `create` stores a new thread under."""
+
         def is_taken(name: str) -> bool:
             return any(self._database.one(query, name=name) for query in ("is_thread_name", "thread_by_name"))
 
-        return free_name(name, NAME_CHARS, is_taken)
+        if unique:
+            return free_name(name, NAME_CHARS, is_taken)
+        if self._database.one("thread_by_name", name=name) is not None:
+            raise Conflict(f"There is a thread named {name} already.", hint="Choose another name.")
+        return name
 
     def find(self, name_or_id: str) -> Thread | None:
         """By exact name first, then by id."""

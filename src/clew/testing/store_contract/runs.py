@@ -168,6 +168,19 @@ class RunContract:
         found = store.runs.last_measured("thread-1", "claude")
         assert found is not None and found.id == "late"
 
+    def test_the_last_run_in_a_session_whose_size_is_known(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.threads.create(a_thread("thread-2", "other"))
+        ours, other = SessionId("session-1"), SessionId("session-2")
+        assert store.runs.last_measured_in("thread-1", ours) is None
+        store.runs.create(a_run("late", session_id=ours, context_tokens=2, ended_at=5.0))
+        store.runs.create(a_run("early", session_id=ours, context_tokens=1, ended_at=4.0))
+        store.runs.create(a_run("unknown", session_id=ours, ended_at=6.0))
+        store.runs.create(a_run("other-session", session_id=other, context_tokens=3, ended_at=7.0))
+        store.runs.create(a_run("elsewhere", "thread-2", session_id=ours, context_tokens=4, ended_at=8.0))
+        found = store.runs.last_measured_in("thread-1", ours)
+        assert found is not None and found.id == "late"
+
 
 class EventContract:
     def test_events_are_read_back_unchanged(self, store: Store) -> None:

@@ -129,10 +129,38 @@ export interface ThreadsResponse {
   version: number;
 }
 
-export interface SessionPreview {
+export interface Forecast {
+  cached_tokens: number;
+  new_tokens: number;
+  cost_usd: number | null;
+}
+
+export interface Explanation {
+  thread: string;
+  new_thread: boolean;
+  agent: string;
+  model: string | null;
   resumes: boolean;
   reason: string | null;
   words: string;
+  session_id: string | null;
+  copies: boolean;
+  prompt: string | null;
+  prompt_chars: number;
+  turns_sent: number;
+  turns_left_out: number;
+  standing: string | null;
+  transcript_chars: number;
+  held_tokens: number | null;
+  held_is_measured: boolean;
+  is_cached: boolean;
+  expected: Forecast;
+  with_transcript: Forecast | null;
+  waits_for: string | null;
+  unfinished: string | null;
+}
+
+export interface SessionPreview extends Explanation {
   after_change: { edit: string; truncate: string; retry: string } | null;
 }
 
