@@ -109,17 +109,11 @@ export interface Adoption {
   errors: Failure[];
 }
 
-interface SessionFilter {
-  agent: string;
-  project: string;
-  limit: number;
-}
-
 export const branchingCalls = {
   compare: (a: string, b: string) => call<Comparison | PairComparison>("GET", `/api/compare${query({ a, b })}`),
   merge: (body: Body) => call<Merge>("POST", "/api/merge", body),
   replay: (id: string, body: Body) => call<Operation<Replay>>("POST", `${thread(id)}/replay`, body),
-  sessions: ({ agent, project, limit }: SessionFilter) =>
-    call<{ items: AgentSession[]; more: boolean }>("GET", `/api/sessions${query({ agent, project, limit })}`),
+  sessions: (agent: string, limit: number) =>
+    call<{ items: AgentSession[]; more: boolean }>("GET", `/api/sessions${query({ agent, limit })}`),
   adopt: (body: Body) => call<Operation<Adoption>>("POST", "/api/sessions/adopt", body),
 };

@@ -55,3 +55,19 @@ test("a daemon that no longer knows it is not asked again", async () => {
   const following = { path: () => "", received: () => false, signal: new AbortController().signal };
   await assert.rejects(follow(following, connect, async () => undefined), (problem: Problem) => problem.status === 404);
 });
+
+test("a stream without a last event is over when its owner says so", async () => {
+  let connections = 0;
+  async function* connect(): AsyncGenerator<ServerEvent> {
+    connections += 1;
+    yield event(String(connections));
+  }
+  const following = {
+    path: () => "",
+    received: () => false,
+    isOver: async () => connections === 2,
+    signal: new AbortController().signal,
+  };
+  await follow(following, connect, async () => undefined);
+  assert.equal(connections, 2);
+});

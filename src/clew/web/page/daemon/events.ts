@@ -76,13 +76,15 @@ interface Following {
   path: (after: string) => string;
   /** Takes the next event; true: it is the last one. */
   received: (event: ServerEvent) => boolean;
+  /** Asked whenever a connection has ended: is there nothing more to follow? */
+  isOver?: () => Promise<boolean>;
   signal: AbortSignal;
 }
 
 /** Follows events until the last one, over any number of disconnects. Throws the Problem with which the daemon refuses
  * to go on: a 404 when it was restarted and no longer knows what is followed. */
 export async function follow(
-  { path, received, signal }: Following,
+  { path, received, isOver = async () => false, signal }: Following,
   connect: (path: string, signal: AbortSignal) => AsyncIterable<ServerEvent> = connection,
   wait: (ms: number) => Promise<void> = sleep,
 ): Promise<void> {
@@ -98,7 +100,7 @@ export async function follow(
     } catch (problem) {
       if (!(problem instanceof Problem) || !mayPass(problem)) throw problem;
     }
-    if (signal.aborted) return;
+    if (signal.aborted || (await isOver())) return;
     await wait(retryMs);
     retryMs = Math.min(LONGEST_RETRY_MS, retryMs * 2);
   }

@@ -5,6 +5,7 @@ import { pageKey } from "../state/storage.ts";
 import { PendingKeys, randomKey, sendUntilAnswered } from "./idempotency.ts";
 import type {
   Agent,
+  Explanation,
   HookEvent,
   HookSession,
   HookSettings,
@@ -121,6 +122,11 @@ export const http = {
   deleteThread: (id: string) => call<{ name: string; turns: number; archive: string }>("DELETE", thread(id)),
   view: (id: string, before?: number, limit = 100) => call<View>("GET", `${thread(id)}/view${query({ before, limit })}`),
   session: (id: string, turn?: string) => call<SessionPreview>("GET", `${thread(id)}/session${query({ turn })}`),
+  /** What `ask` with the same body would do. Without a prompt, only the decision is known. */
+  explain: (id: string, { prompt, force_fresh_session, ...how }: Body) =>
+    prompt
+      ? call<Explanation>("POST", `${thread(id)}/explain`, { prompt, force_fresh_session, ...how })
+      : call<Explanation>("GET", `${thread(id)}/session${query({ fresh: force_fresh_session ? "true" : "", ...how })}`),
 
   editTurn: (id: string, turn: string, text: string) =>
     call<Turn>("PATCH", `${thread(id)}/turns/${part(turn)}`, { text }),

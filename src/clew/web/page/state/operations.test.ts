@@ -55,7 +55,11 @@ test("an operation that the daemon no longer knows has failed, with what to do",
 
 test("the end of an operation is a sentence", () => {
   assert.equal(endOf(operation({ status: "done" })), "The export of maze is done.");
-  assert.equal(endOf(operation({ kind: "clean", subjects: [], status: "cancelled" })), "The clean was cancelled.");
+  assert.equal(endOf(operation({ kind: "clean", subjects: [], status: "cancelled" })), "The clean-up was cancelled.");
+  assert.equal(
+    endOf(operation({ kind: "adopt", subjects: ["a", "b", "c", "d"], status: "done" })),
+    "The adoption of a, b, c and others is done.",
+  );
   const error = { code: "x", message: "No space left.", hint: null, secrets: [] };
   assert.equal(endOf(operation({ status: "failed", error })), "The export of maze failed: No space left.");
 });

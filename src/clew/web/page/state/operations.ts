@@ -59,15 +59,19 @@ export const lost = (operation: Operation): Operation => ({
   },
 });
 
+const MAX_NAMED = 3;
+
 /** How an operation ended, as a sentence. */
 export function endOf({ kind, subjects, status, error }: Operation): string {
-  const what = `${nameOf(kind)}${subjects.length > 0 ? ` of ${subjects.join(", ")}` : ""}`;
+  const what = `${nameOf(kind)}${subjects.length > 0 ? ` of ${subjects.slice(0, MAX_NAMED).join(", ")}${subjects.length > MAX_NAMED ? " and others" : ""}` : ""}`;
   if (status === "failed") return `${what} failed${error ? `: ${error.message}` : "."}`;
   return `${what} ${status === "done" ? "is done" : "was cancelled"}.`;
 }
 
-/** “The export” for “export”. */
-export const nameOf = (kind: string): string => `The ${kind.replaceAll("_", " ")}`;
+const NOUNS: Record<string, string> = { adopt: "adoption", clean: "clean-up", restore: "restoring" };
+
+/** “The adoption” for “adopt”. */
+export const nameOf = (kind: string): string => `The ${NOUNS[kind] ?? kind.replaceAll("_", " ")}`;
 
 const put = (next: Followed): void => operations.set({ ...operations.now, [next.operation.id]: next });
 
