@@ -168,6 +168,19 @@ PYTHON_EXAMPLES: dict[str, Example] = {
         _asks_once,
         ["Bash {'command': 'make test'}", "None", "The tests pass."],
     ),
+    "Replay, compare, merge": (
+        _says(*map(Text, ("It is 8080.", "8080", "Noted.", "8080"))),
+        [
+            "asking round 1 of 2",
+            "round 1 of 2 is answered",
+            "asking round 2 of 2",
+            "round 2 of 2 is answered",
+            "It is 8080. | Noted.",
+            "8080 | 8080",
+            "['same', 'changed', 'same', 'same'] False",
+            "both 0 (4, 4)",
+        ],
+    ),
     "Sessions by key": (_says(), ["boss:charles/peon:4 None", "False []"]),
     "Errors": (
         _refuses,

@@ -12,6 +12,7 @@ import pytest
 import forkserver
 from branching.screens import on_terminal, rows_of
 from clew.api.client import Client
+from clew.core.continuation import CONTINUE
 from clew.core.thread import OriginKind, Permissions
 from clew.errors import AgentMissing, Cancelled, Conflict, NotFound, UsageError
 from clew.hosts.branching.replay import LiveReplay, ReplayOptions, replay
@@ -123,6 +124,22 @@ async def test_answers_are_side_by_side_only_on_a_wide_terminal_and_cannot_contr
         both = [line for line in seen.splitlines() if f"{MODEL}␛" in line and f"{OPUS}␛" in line]
         assert bool(both) is is_wide, seen
         assert "\x1b]" not in seen and "\x1b[2J" not in seen and "\x07" not in seen
+
+
+async def test_clews_own_prompt_to_continue_is_not_asked_again(scripted: Stage) -> None:
+    differs = Differs(scripted.api)
+    async with scripted.open() as client:
+        await thread_of(client, scripted, "one", CONTINUE, "two")
+        live = await replay(client.engine, "t", ReplayOptions(model=OPUS, name="n"))
+        assert await carried(live) == ["asking", "answered"] * 2
+        assert (live.count, differs.asked) == (2, ["one", "two"])
+        first, _ = await live.answers()
+        assert first.before is not None and first.after is not None
+        assert first.before.text == f"sonnet on one\n\nsonnet on {CONTINUE}", "both answers are of the user's prompt"
+        runs = (await client.runs(thread=await client.find("t")))[::-1]
+        assert first.before.usage == runs[0].usage + runs[1].usage
+        again = await replay(client.engine, "t", ReplayOptions(model=OPUS, name="n"))
+        assert (again.asked_before, await carried(again)) == (2, [])
 
 
 @pytest.mark.rest

@@ -100,6 +100,22 @@ def test_a_live_run_is_waited_for(cli: Any) -> None:
     process.communicate(timeout=TIMEOUT_S)
 
 
+def test_a_run_that_a_crash_left_is_named_and_not_ended(cli: Any) -> None:
+    cli.api.script.append(Hang())
+    process, [run] = cli.daemon("one")
+    cli.until(run, "running")
+    process.kill()
+    process.wait(TIMEOUT_S)
+    before = rows(cli)
+    done = cli.run("ask", "--explain", "--json", "-t", "t", "two")
+    assert (done.json["unfinished"], done.json["waits_for"]) == (run, None)
+    shown = cli.run("ask", "--explain", "-t", "t", "two")
+    assert f"The run {run} was left unfinished. It is ended first" in shown.err
+    assert rows(cli) == before
+    cli.api.script.clear()  # the agent may have been ended before it asked the model
+    assert cli.run("ask", "-t", "t", "two").code == 0, "the next command ends it"
+
+
 def test_what_ask_refuses_is_refused(cli: Any) -> None:
     cli.run("ask", "-t", "t", "one")
     for code, args in (

@@ -167,4 +167,4 @@ def files_under(*folders: Path) -> Iterable[Path]:
     return (path for folder in folders for path in folder.rglob("*") if path.is_file())
 
 
-CONTINUE = words.CONTINUE
+CONTINUE = words.CONTINUE_PAIR

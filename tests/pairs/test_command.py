@@ -16,9 +16,9 @@ from clew.cli.pairs.pair_display import PairDisplay
 from clew.core.ids import RunId
 from clew.core.pairs.pair import PairAsked, PairPart, PairRunEvent, PairWarned
 from clew.core.runs.events import AttemptStarted
-from clew.testing.model.scripts import FINAL, Fail
+from clew.testing.model.scripts import FINAL, Fail, Hang
 from clew.testing.stage import MODEL, Stage
-from pairs.couple import DRIVER, TASK, Couple, order, run
+from pairs.couple import DRIVER, TASK, Couple, begun, order, run
 
 
 def test_orders_and_reports_go_to_stdout_and_the_rest_to_stderr(scripted: Stage) -> None:
@@ -224,3 +224,50 @@ def test_on_a_terminal_a_status_line_says_who_is_working(scripted: Stage) -> Non
     shown = seen.decode("utf-8", "replace")
     assert "round 1 of 10 · worker" in shown and "round 1, worker:" in shown
     assert re.search(r"round 2 of 10 · instructor · .* tokens · \$0\.", shown)
+
+
+def test_settings_are_the_defaults_of_a_pair_and_options_override_them(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=1)
+    (scripted.work / "clew.toml").write_text(
+        '[pair]\nrounds = 3\ninstructor_model = "claude-opus-4-1"\nthinking = true\nauto_save = false\n'
+    )
+    done = run(scripted, TASK, "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    made = json.loads(done.stdout.splitlines()[-1])
+    assert (made["max_rounds"], made["thinking"], made["file"]) == (3, True, None)
+    assert (made["instructor_model"], made["worker_model"]) == ("claude-opus-4-1", MODEL), "the setting model is left"
+    assert {request.model for request in couple.requests[PairPart.INSTRUCTOR]} == {"claude-opus-4-1"}
+    given = ("-r", "2", "--instructor-model", MODEL, "--worker-model", "w", "--no-thinking", "--auto-save")
+    done = run(scripted, TASK, *given, "--json")
+    made = json.loads(done.stdout.splitlines()[-1])
+    assert (made["max_rounds"], made["thinking"], made["file"] is not None) == (2, False, True)
+    assert (made["instructor_model"], made["worker_model"]) == (MODEL, "w")
+    wrong = run(scripted, TASK, CLEW_PAIR_ROUNDS="0")
+    assert wrong.returncode == 2 and b"pair.rounds = '0' (environment CLEW_PAIR_ROUNDS)" in wrong.stderr
+
+
+def test_fresh_sessions_are_for_a_pair_that_continues(scripted: Stage) -> None:
+    Couple(scripted, rounds=2)
+    assert run(scripted, TASK, "--fresh-session").returncode == 2
+    assert run(scripted, TASK, "--name", "p", "-r", "1").returncode == 1
+    done = run(scripted, "--session", "p", "--fresh-session", "-r", "2", "--json")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    begun = [line["event"] for line in lines if line.get("event", {}).get("kind") == "attempt_started"]
+    assert [each.get("reason") for each in begun] == ["forced_fresh", "forced_fresh", None]
+
+
+async def test_a_running_pair_is_stopped_from_another_terminal(scripted: Stage) -> None:
+    couple = Couple(scripted, rounds=1)
+    couple.busy[1] = Hang("text", "I am at it.")
+    with begun(scripted, TASK, "--name", "p") as process:
+        await asyncio.to_thread(scripted.api.wait_for_hanging, 1, 60)
+        stopped = run(scripted, "--stop", "--json")
+        assert stopped.returncode == 0 and b"pair p is stopped" in stopped.stderr, stopped.stderr.decode()
+        assert json.loads(stopped.stdout)["status"] == "stopped"
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 7, err.decode()
+    again = run(scripted, "--stop", "--session", "p")
+    assert (again.returncode, b"pair p is not running: stopped" in again.stderr) == (0, True)
+    assert run(scripted, "--stop", "--session", "nothing").returncode == 2
+    assert run(scripted, "--stop", TASK).returncode == 2
+    assert run(scripted, "--stop", "--list-sessions").returncode == 2

@@ -308,6 +308,25 @@ async def test_a_file_of_the_older_tool_can_be_continued(scripted: Stage, tmp_pa
         await couple.check_shown(client, state.pair)
 
 
+@pytest.mark.parametrize(("is_complete", "number"), [(True, 5), (False, 4)])
+def test_an_imported_pair_says_in_which_round_it_is(
+    scripted: Stage, tmp_path: Path, is_complete: bool, number: int
+) -> None:
+    said = OLDER["worker"]["conversationHistory"][: 1 + is_complete]
+    in_round_4 = {"currentRound": 4, "remainingRounds": 3, "worker": {"conversationHistory": said}}
+    (tmp_path / "old.json").write_text(json.dumps(OLDER | in_round_4))
+    Couple(scripted, rounds=1)
+    done = run(scripted, "--session-file", str(tmp_path / "old.json"), "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    words = done.stderr.decode()
+    assert f"imported in round 4, continues in round {number} of 7" in words
+    assert "· finished · 5 rounds ·" in words, "those before the import count too"
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (lines[0]["round"], lines[-1]["imported_round"], lines[-1]["round"]) == (number, 4, 5)
+    [shown] = json.loads(run(scripted, "--list-sessions", "--json").stdout)
+    assert (shown["imported_round"], shown["round"]) == (4, 5)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -19,8 +19,11 @@ def map_case(_context: Any, case: Any) -> Any:
             body["cwd"] = os.environ["FUZZ_CWD"]
         if body.get("agent") is not None:
             body["agent"] = "claude"
+        if body.get("project") is not None:
+            body["project"] = os.environ["FUZZ_CWD"]
         if case.operation.path == "/api/reviews":
             _fix_review(body)
+        _fix_branching(case, body)
     if case.operation.path == "/api/jobs/{job}/events" and _is_well_formed(case):
         case.path_parameters = {"job": os.environ["FUZZ_JOB"]}
     if (
@@ -29,7 +32,7 @@ def map_case(_context: Any, case: Any) -> Any:
     ):
         case.path_parameters = {"job": "nobody"}  # the job must not be started again
     if case.method.upper() == "DELETE" and (case.path_parameters or {}).get("thread") == os.environ["FUZZ_KEPT"]:
-        case.path_parameters = {"thread": "nobody"}  # the review must not be deleted
+        case.path_parameters = {**case.path_parameters, "thread": "nobody"}  # the review must not be deleted
     if "{review}" in case.operation.path and _is_well_formed(case):
         case.path_parameters = {**case.path_parameters, "review": os.environ["FUZZ_REVIEW"]}
     return case
@@ -45,6 +48,16 @@ def _fix_review(body: dict[str, Any]) -> None:
     body["cwd"] = os.environ["FUZZ_REPO"]
     for name in ("message", "base", "paths", "scope"):
         body.pop(name, None)
+
+
+def _fix_branching(case: Any, body: dict[str, Any]) -> None:
+    """Makes it a replay or a merge of existing threads."""
+    if case.operation.path == "/api/threads/{thread}/replay" and _is_well_formed(case):
+        case.path_parameters = {"thread": os.environ["FUZZ_KEPT"]}
+        if body.get("with_agent") is not None:
+            body["with_agent"] = "claude"
+    if case.operation.path == "/api/merge":
+        body["a"], body["b"] = os.environ["FUZZ_KEPT"], os.environ["FUZZ_OTHER"]
 
 
 def _is_well_formed(case: Any) -> bool:

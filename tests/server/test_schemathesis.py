@@ -47,6 +47,7 @@ async def test_no_request_that_the_document_allows_or_forbids_breaks_the_server(
     repo = repository(scripted.work / "repo")
     (repo / "a.py").write_text("a = 1\n")
     review = await over(daemon, await started(daemon, repo))
+    other = await daemon.post("/api/threads/t/fork", {"name": "other"}, 201)
     config = scripted.folder / "schemathesis.toml"
     config.write_text(CONFIG)
     done = await asyncio.to_thread(
@@ -65,6 +66,7 @@ async def test_no_request_that_the_document_allows_or_forbids_breaks_the_server(
             "FUZZ_JOB": job["id"],
             "FUZZ_REPO": str(repo),
             "FUZZ_REVIEW": review["id"],
+            "FUZZ_OTHER": other["id"],
             "FUZZ_KEPT": (await daemon.get(f"/api/reviews/{review['id']}"))["thread_id"],
         },
         cwd=scripted.folder,
@@ -83,3 +85,5 @@ async def test_no_request_that_the_document_allows_or_forbids_breaks_the_server(
     assert len((await daemon.get("/api/threads"))["items"]) > 1, "it got past the validation"
     shown = [newest_user_text(request.messages) for request in scripted.api.requests]
     assert any("what has changed since round" in text for text in shown), "of reviews too"
+    begun = {each["kind"] for each in (await daemon.get("/api/operations"))["items"]}
+    assert begun >= {"replay", "adopt"}, "and it started operations"

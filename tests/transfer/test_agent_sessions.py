@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
-import time
 import uuid
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -25,6 +22,7 @@ from clew.testing.store_contract.pairs import a_pair
 from clew.testing.truth import TokenModel, expected, tokens
 from conftest import make_stage
 from transfer.machines import ask, clew, continue_without_clew, two_machines
+from transfer.session_files import plant, session_lines
 
 
 def begin_claude(stage: Stage, prompt: str, *resume: str) -> None:
@@ -214,23 +212,6 @@ async def test_session_from_elsewhere_is_listed_with_its_threads_directory_and_f
             pair = a_pair(task="Build it.", instructor_thread_id=thread, worker_thread_id=thread)
             await client.engine.store.call(lambda store: store.pairs.create(pair))
         assert clew(b, "sessions", "list", "--json").json[0]["first_words"] == "Build it."
-
-
-def session_lines(session_id: str, cwd: Path, prompt: str, **more: Any) -> bytes:
-    user = {"uuid": "u1", "parentUuid": None, "type": "user", "sessionId": session_id, "cwd": str(cwd), **more}
-    user["message"] = {"role": "user", "content": prompt}
-    answer = {"uuid": "a1", "parentUuid": "u1", "type": "assistant", "sessionId": session_id, "cwd": str(cwd), **more}
-    answer["message"] = {"role": "assistant", "model": MODEL, "content": [{"type": "text", "text": "an answer"}]}
-    return b"".join(json.dumps(line).encode() + b"\n" for line in ({"type": "summary"}, user, answer))
-
-
-def plant(stage: Stage, name: str, content: bytes, folder: str = "-some-project", age_s: float = 0.0) -> Path:
-    path = stage.home / ".claude" / "projects" / folder / f"{name}.jsonl"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    at = time.time() - age_s
-    os.utime(path, (at, at))
-    return path
 
 
 def test_files_that_are_not_sessions_are_not_listed(scripted: Stage) -> None:

@@ -94,8 +94,8 @@ class Operation(Generic[R]):
         self.subjects = subjects  # names or ids of what it works on
         self.status = OperationStatus.RUNNING
         self.error: ClewError | None = None  # why it failed
-        self.result: R | None = None  # once it is done
-        self.shape: Shape | None = None  # the result as JSON, once it is done
+        self.result: R | None = None  # once it is done; or what was done before it failed (`keep`)
+        self.shape: Shape | None = None  # the result as JSON
         self.file: OperationFile | None = None  # what it made, once it is done
         self.started_at = clock()
         self.ended_at: float | None = None
@@ -176,6 +176,10 @@ class Operation(Generic[R]):
                 raise
             return await task
 
+    def keep(self, result: R, shape: Shape) -> None:
+        """For the work: what is done so far. It stays the result if the operation then fails or is cancelled."""
+        self.result, self.shape = result, shape
+
     def start(self, work: Callable[[], Awaitable[R]], shaped: Callable[[R], Shape]) -> None:
         self._task = asyncio.ensure_future(self._run(work, shaped))
 
@@ -243,8 +247,7 @@ class Operations:
         Raises Busy when too many operations run, and Conflict when there is an operation with that id.
         """
         self._forget_old()
-        if sum(each.is_running for each in self._known.values()) >= MAX_RUNNING:
-            raise Busy(f"{MAX_RUNNING} operations are running already.", hint="Wait for one of them, or cancel one.")
+        self.check_capacity()
         made = new_id or self._context.new_id()
         if made in self._known:
             raise Conflict(f"There is an operation {made} already.")
@@ -252,6 +255,11 @@ class Operations:
         self._known[made] = operation
         operation.start(partial(work, operation, Report(operation.note)), shaped)
         return operation
+
+    def check_capacity(self) -> None:
+        """For calls that store something before they start an operation. Raises Busy when too many operations run."""
+        if sum(each.is_running for each in self._known.values()) >= MAX_RUNNING:
+            raise Busy(f"{MAX_RUNNING} operations are running already.", hint="Wait for one of them, or cancel one.")
 
     def find(self, operation_id: str) -> Operation[Any]:
         """Raises NotFound."""

@@ -1,35 +1,51 @@
-"""Pairs for surfaces: start, resume, show and clean up pairs."""
+"""Pairs for surfaces: start, resume, stop, show, follow, rename, fork, replay, merge and clean up pairs.
+
+A pair is given by its name, its id, or the beginning of its id. Each function raises NotFound if there is no such pair.
+"""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clew.api.thread import choice
+from clew.api.wire import branching as wire
 from clew.core.costs.usage import MONEY_DIGITS
-from clew.core.pairs.pair import Pair, PairEvent, PairRound, PairRunEvent, PairStatus
+from clew.core.pairs.cursor import AT_END as AT_END
+from clew.core.pairs.cursor import BEGINNING as BEGINNING
+from clew.core.pairs.cursor import FollowedEvent as FollowedEvent
+from clew.core.pairs.cursor import PairCursor as PairCursor
+from clew.core.pairs.pair import Pair, PairEvent, PairPart, PairRound, PairRunEvent, PairStatus
 from clew.core.record import Record
 from clew.core.runs.events import to_body
 from clew.core.thread import Permissions
 from clew.errors import AgentFailed, Busy, ClewError, UsageError
+from clew.hosts.branching.merge import MergeOptions as MergeOptions
+from clew.hosts.branching.pair_replay import PairReplayOptions as PairReplayOptions
 from clew.hosts.pairs import folder as pair_folder
-from clew.hosts.pairs.live import LivePair, PairRunOptions
-from clew.hosts.pairs.pairs import NewPair, PairState
+from clew.hosts.pairs.live import LivePair as LivePair
+from clew.hosts.pairs.live import PairRunOptions
+from clew.hosts.pairs.pairs import NewPair
+from clew.hosts.pairs.pairs import PairState as PairState
 from clew.hosts.pairs.rows import ResumeOptions
 from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.core.runs.options import Person
+    from clew.hosts.branching.fork import Forked as Forked
+    from clew.hosts.branching.pair_merge import MergedPair as MergedPair
+    from clew.hosts.branching.pair_replay import PairReplay as PairReplay
+    from clew.hosts.pairs.naming import Renamed as Renamed
     from clew.store.store import Store
 
 WORKER_PERMISSIONS = (Permissions.EDITS, Permissions.ALL, Permissions.READ_ONLY)
-ROUNDS = 10
 EVERY_PAIR = 1_000_000
 
 
 class PairOptions(Record):
-    """What a pair is started or resumed with; None: the default, or what is stored."""
+    """What a pair is started or resumed with; None: the setting, or what is stored."""
 
     text: str = ""  # the task of a new pair, or a message to a resumed one
     cwd: str | None = None
@@ -40,8 +56,9 @@ class PairOptions(Record):
     agent: str | None = None
     thinking: bool | None = None
     permissions: str | None = None
+    fresh_session: bool = False  # of a resume: the next run of each part starts fresh, with the whole transcript
     timeout_s: float | None = None
-    auto_save: bool = True
+    auto_save: bool | None = None
     wait_for_limit: bool = True
     person: Person | None = None
 
@@ -58,20 +75,19 @@ async def start(client: Client, options: PairOptions) -> LivePair:
     """Starts a pair, which is stored and running when this returns. Missing options come from the settings."""
     settings = client.settings
     agent = options.agent or settings.of("agent")
-    model = settings.model_of(agent)
     return await client.pairs.start(
         NewPair(
             task=options.text,
             cwd=options.cwd or ".",
             agent=agent,
             name=options.name,
-            instructor_model=options.instructor_model or model,
-            worker_model=options.worker_model or model,
-            thinking=bool(options.thinking),
-            max_rounds=options.rounds or ROUNDS,
+            instructor_model=options.instructor_model or settings.pair_model_of(PairPart.INSTRUCTOR, agent),
+            worker_model=options.worker_model or settings.pair_model_of(PairPart.WORKER, agent),
+            thinking=settings.of("pair.thinking") if options.thinking is None else options.thinking,
+            max_rounds=options.rounds or settings.of("pair.rounds"),
             permissions=_permissions(options.permissions) or Permissions.EDITS,
         ),
-        _run_options(options),
+        _run_options(client, options),
     )
 
 
@@ -91,16 +107,17 @@ async def resume(client: Client, which: PairSelection, options: PairOptions) -> 
         pair_id = await client.pairs.resolve(which.session)
     else:
         pair_id, cwd = await client.pairs.latest(cwd or "."), None
-    model = await _model_for_another_agent(client, pair_id, options.agent)
+    models = await _models_for_another_agent(client, pair_id, options.agent)
     resumption = ResumeOptions(
         message=options.text.strip(),
         more_rounds=options.rounds,
-        instructor_model=options.instructor_model or model,
-        worker_model=options.worker_model or model,
+        instructor_model=options.instructor_model or models.get(PairPart.INSTRUCTOR),
+        worker_model=options.worker_model or models.get(PairPart.WORKER),
         agent=options.agent,
         thinking=options.thinking,
         permissions=permissions,
         cwd=cwd,
+        fresh_session=options.fresh_session,
     )
     if which.fork_at is not None:
         # Checked before the fork is made, because a fork that cannot continue would stay in the store.
@@ -108,14 +125,14 @@ async def resume(client: Client, which: PairSelection, options: PairOptions) -> 
         forked = await client.fork(pair_id, options.name, at_round=which.fork_at)
         pair_id = await client.pairs.resolve(forked.pair or pair_id)
         said += tuple(forked.notes)
-    return await client.pairs.resume(pair_id, resumption, _run_options(options)), said
+    return await client.pairs.resume(pair_id, resumption, _run_options(client, options)), said
 
 
-async def _model_for_another_agent(client: Client, pair_id: str, agent: str | None) -> str | None:
-    """The model of the settings, as for a new pair, if the pair continues with another agent than before."""
+async def _models_for_another_agent(client: Client, pair_id: str, agent: str | None) -> dict[PairPart, str | None]:
+    """The models of the settings, as for a new pair, if the pair continues with another agent than before."""
     if agent is None or agent == (await client.pairs.find(pair_id)).pair.agent:
-        return None
-    return client.settings.model_of(agent)
+        return {}
+    return {part: client.settings.pair_model_of(part, agent) for part in PairPart}
 
 
 def _permissions(named: str | None) -> Permissions | None:
@@ -130,12 +147,110 @@ def _permissions(named: str | None) -> Permissions | None:
     return found
 
 
-def _run_options(options: PairOptions) -> PairRunOptions:
+def _run_options(client: Client, options: PairOptions) -> PairRunOptions:
     return PairRunOptions(
         timeout_s=options.timeout_s,
-        auto_save=options.auto_save,
+        auto_save=client.settings.of("pair.auto_save") if options.auto_save is None else options.auto_save,
         wait_for_limit=options.wait_for_limit,
         person=options.person,
+    )
+
+
+async def list_pairs(client: Client, *, cwd: str | None = None, limit: int = 50) -> Sequence[PairState]:
+    """The last used first; with `cwd`, those of that directory."""
+    return await client.pairs.list(cwd=cwd, limit=limit)
+
+
+async def show(client: Client, name: str) -> PairState:
+    """The pair with its rounds, sessions and costs."""
+    return await client.pairs.find(await client.pairs.resolve(name))
+
+
+async def latest(client: Client, cwd: str = ".") -> PairState:
+    """The pair that was last used in that directory; replays do not count."""
+    return await client.pairs.find(await client.pairs.latest(cwd))
+
+
+async def is_pair(client: Client, name: str) -> bool:
+    """Whether that is the name or the id of a pair. A thread's name is not, even if the thread belongs to a pair."""
+    return await client.engine.store.call(
+        lambda store: store.threads.find(name) is None and store.pairs.find(name) is not None
+    )
+
+
+async def follow(client: Client, name: str, after: PairCursor = BEGINNING) -> AsyncGenerator[FollowedEvent, None]:
+    """The events of a pair that any process runs, each when it is stored, until no process runs it.
+
+    `after` is the place of the last event that the caller has. These are the events of `LivePair` without `saved` and
+    `warned`, which are not stored, and in addition `opened` and `ended` of each round.
+    """
+    async for each in client.pairs.follow(await client.pairs.resolve(name), after):
+        yield each
+
+
+async def stop(client: Client, name: str) -> bool:
+    """Asks the process that runs the pair, whichever it is, to stop gently. False: no process runs it."""
+    return await client.pairs.stop(await client.pairs.resolve(name))
+
+
+async def rename(client: Client, name: str, new: str) -> Renamed | None:
+    """Renames the pair, its threads and its state file. None: `name` is a thread's, or unknown.
+
+    Raises UsageError, Conflict, and Busy while the pair is running.
+    """
+    from clew.hosts.pairs import naming
+
+    return await naming.rename(client.engine, name, new)
+
+
+async def fork(client: Client, name: str, new: str | None = None, *, at_round: int | None = None) -> Forked:
+    """A new pair with everything up to that round; None: the last that has ended. It runs when it is resumed.
+
+    Raises UsageError and Conflict.
+    """
+    return await client.fork(await client.pairs.resolve(name), new, at_round=at_round)
+
+
+async def replay(client: Client, name: str, options: PairReplayOptions, *, person: Person | None = None) -> PairReplay:
+    """A new pair with the same task and messages, and with other models. It is running when this returns.
+
+    With the name of a replay of the same pair, that one continues. Raises UsageError, AgentMissing, Busy, and Conflict
+    when the name is that of another pair or thread.
+    """
+    from clew.hosts.branching.pair_replay import DEFAULT_RUN_OPTIONS, replay_pair
+
+    run_options = DEFAULT_RUN_OPTIONS.replace(person=person)
+    return await replay_pair(client.engine, client.pairs, await client.pairs.resolve(name), options, run_options)
+
+
+async def merge(client: Client, a: str, b: str, options: MergeOptions) -> MergedPair:
+    """A new pair with the rounds of both. It runs when it is resumed. Raises UsageError, Busy and Conflict."""
+    from clew.hosts.branching.pair_merge import merge_pairs
+
+    one, other = await client.pairs.resolve(a), await client.pairs.resolve(b)
+    return await merge_pairs(client.engine, one, other, options)
+
+
+def merge_shape(made: MergedPair) -> wire.PairMerge:
+    return wire.PairMerge(
+        name=made.pair.name,
+        id=made.pair.id,
+        of=[wire.NamedThread(id=pair.id, name=pair.name) for pair in made.of],
+        agent=made.pair.agent,
+        instructor_model=made.pair.instructor_model,
+        worker_model=made.pair.worker_model,
+        cwd=made.pair.cwd,
+        common_rounds=made.common,
+        own_rounds=list(made.own),
+        parts={
+            part.value: wire.MergedPart.of(
+                common_turns=merged.common,
+                own_turns=list(merged.own),
+                size_chars=merged.chars,
+                files=[wire.MergedFile.of(file) for file in merged.files],
+            )
+            for part, merged in made.parts.items()
+        },
     )
 
 
@@ -199,6 +314,11 @@ async def files_left(client: Client, cwd: str) -> list[tuple[Path, Pair | None]]
     return [(path, pair) for path, pair in found.items() if pair is None or pair.cwd != cwd]
 
 
+def followed_json(followed: FollowedEvent) -> dict[str, Any]:
+    """An event of `follow`, with its place."""
+    return {**event_json(followed.event), "cursor": str(followed.cursor)}
+
+
 def event_json(event: PairEvent) -> dict[str, Any]:
     """One line of `clew pair --json`."""
     if isinstance(event, PairRunEvent):
@@ -258,6 +378,8 @@ def pair_json(state: PairState, error: ClewError | None = None, *, rounds: bool 
         "cost_usd": round(state.cost_usd, MONEY_DIGITS),
         "file": str(path) if (path := pair_folder.path_of(pair.cwd, pair.id)).is_file() else None,
         "imported_from": pair.imported_from,
+        "imported_round": pair.imported_round,
+        "stop_requested": pair.stop_requested and state.status is PairStatus.RUNNING,
         "error": told,
         "created_at": stamp(pair.created_at),
         "updated_at": stamp(pair.updated_at),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,12 +15,11 @@ from clew.cli.options import AS_JSON, OF_AGENT, OF_PROJECT
 from clew.cli.ui.formatting import ago, harmless, one_line, plural, short_ids
 from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
-from clew.errors import Busy, ClewError, NotFound, UsageError
-from clew.system.timestamps import stamp
+from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-    from clew.hosts.chat.agent_sessions import AdoptionResult, AgentSession, AgentSessions
+    from clew.api.sessions import Adoption, AdoptionResult, AgentSession
 
 SHOWN = 50  # without --all
 HEADINGS = ["ID", "AGENT", "LAST USED", "SIZE", "THREAD", "DIRECTORY", "FIRST WORDS"]
@@ -39,17 +39,13 @@ def sessions() -> None:
 @client_command(reads=True)
 async def list_(client: Client, agent: str | None, project: str | None, everything: bool, as_json: bool) -> None:
     """List the sessions that the agents' own CLIs or Clew started, the last used first."""
-    found: list[AgentSession] = []
-    has_more = False
-    async for session in _sessions(client).newest(agent=agent, project=project):
-        if len(found) == SHOWN and not everything:
-            has_more = True
-            break
-        found.append(session)
+    from clew.api.sessions import newest, session_shape
+
+    found, has_more = await newest(client, agent=agent, project=project, limit=None if everything else SHOWN)
     if not found and project is not None and not Path(project).is_dir():
         raise UsageError(f"{project} is not a directory.", hint="No session was ever started there.")
     if as_json:
-        print_json([_object(session) for session in found])
+        print_json([session_shape(session).to_json() for session in found])
     elif found:
         short = short_ids(session.id for session in found)
         say(columns(HEADINGS, [_row(session, short[session.id]) for session in found], optional=OPTIONAL_COLUMNS))
@@ -91,38 +87,24 @@ def adopt(
         raise UsageError("No session was named.", hint="Name sessions by their ids, or give --all.")
     if ids and project is not None:
         raise UsageError("--project can only be given with --all.", hint="An id is enough.")
-    failed: list[ClewError] = []
 
-    async def work(client: Client) -> list[AdoptionResult]:
-        from clew.core.thread import Permissions, Trust
+    async def work(client: Client) -> Adoption:
+        from clew.api import sessions as api
 
-        known = _sessions(client)
-        chosen: list[AgentSession] = []
-        if everything:
-            chosen = [each async for each in known.newest(agent=agent, project=project)]
-        for session_id in dict.fromkeys(ids):
-            try:
-                chosen.append(await known.find(session_id, agent=agent))
-            except NotFound as error:
-                failed.append(error)
-        permissions = Permissions(client.settings.of("permissions"))
-        trust = Trust(client.settings.of("trust"))
-        done: list[AdoptionResult] = []
-        for each in chosen:
-            try:
-                done.append(await known.adopt(each, permissions=permissions, trust=trust, dry_run=dry_run))
-            except Busy as error:
-                failed.append(error)
-        return done
+        chosen = await api.choose(client, api.SessionSelection(ids, everything, agent, project))
+        return await api.adopt(client, chosen, dry_run=dry_run)
 
-    done = with_client(work)
+    adoption = with_client(work)
+    done, failed = adoption.done, adoption.failed
     if failed and not done:
         *others, last = failed
         for error in others:
             print_error(error)
         raise last
     if as_json:
-        print_json([_object(each.session) | _outcome(each) for each in done])
+        from clew.api.sessions import adopted_shape
+
+        print_json([adopted_shape(each).to_json() for each in done])
     else:
         _print(done, dry_run=dry_run)
     for error in failed:
@@ -130,7 +112,7 @@ def adopt(
     return failed[0].exit_code if failed else 0
 
 
-def _print(done: list[AdoptionResult], *, dry_run: bool) -> None:
+def _print(done: Sequence[AdoptionResult], *, dry_run: bool) -> None:
     would = "would be " if dry_run else ""
     for each in done:
         if each.thread is not None:
@@ -139,12 +121,6 @@ def _print(done: list[AdoptionResult], *, dry_run: bool) -> None:
             note(harmless(f"skipped {each.session.id}: {each.why}"))
     if not done:
         note("No sessions yet.")
-
-
-def _sessions(client: Client) -> AgentSessions:
-    from clew.hosts.chat.agent_sessions import AgentSessions
-
-    return AgentSessions(client.engine)
 
 
 def _row(session: AgentSession, short: str) -> list[str]:
@@ -164,25 +140,3 @@ def _size(size_bytes: int) -> str:
         if size_bytes >= size:
             return f"{size_bytes / size:.1f} {unit}"
     return f"{size_bytes} B"
-
-
-def _object(session: AgentSession) -> dict[str, Any]:
-    return {
-        "id": session.id,
-        "agent": session.agent,
-        "cwd": session.work_dir or None,
-        "first_words": one_line(session.first_words, 200),
-        "changed_at": stamp(session.changed_at),
-        "size_bytes": session.size_bytes,
-        "file": str(session.path),
-        "thread": session.thread,
-    }
-
-
-def _outcome(done: AdoptionResult) -> dict[str, Any]:
-    return {
-        "adopted": done.thread is not None,
-        "thread": done.thread or done.session.thread,
-        "turns": done.turns,
-        "why": done.why or None,
-    }

@@ -76,7 +76,13 @@ class Settings(dict[str, Value]):
         found: str | None = self.of("model") if agent == self.of("agent") else None
         return found
 
+    def pair_model_of(self, part: str, agent: str) -> str | None:
+        """The setting `pair.PART_model`, or `model`. As `model`, it does not apply to other agents."""
+        named: str | None = self.of(f"pair.{part}_model") if agent == self.of("agent") else None
+        return named or self.model_of(agent)
 
+
+MAX_ROUNDS = 10_000  # of a pair
 _UNITS = {"s": 1.0, "m": 60.0, "h": HOUR_S, "d": DAY_S, "w": 7 * DAY_S}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
 
@@ -136,6 +142,12 @@ def count(value: Any) -> int | None:
 def at_least_one(value: Any) -> int:
     if isinstance(value, bool) or not re.fullmatch(r"\d{1,12}", str(value).strip()) or int(value) < 1:
         raise ValueError("is not a whole number above zero")
+    return int(value)
+
+
+def rounds(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,5}", str(value).strip()) or not 1 <= int(value) <= MAX_ROUNDS:
+        raise ValueError(f"is not a whole number from 1 to {MAX_ROUNDS:,}")
     return int(value)
 
 
@@ -215,6 +227,11 @@ TABLE: tuple[Setting, ...] = (
     Setting("idle_timeout", duration, 900.0, "a run whose agent is silent for this time is stopped", in_project=True),
     Setting("jobs.most_at_once", count, None, "jobs running at once on all machines; each worker has its limit too"),
     Setting("reviews.max_age", duration, DAY_S, "a review's session older than this is not resumed", in_project=True),
+    Setting("pair.rounds", rounds, 10, "the most rounds of a new pair", in_project=True),
+    Setting("pair.instructor_model", model, None, "its model that plans; none: the setting model", in_project=True),
+    Setting("pair.worker_model", model, None, "its model that does the work; none: the setting model", in_project=True),
+    Setting("pair.thinking", boolean, False, "its instructor reasons at length", in_project=True),
+    Setting("pair.auto_save", boolean, True, "state files of pairs are written", in_project=True),
     Setting("store", word, None, "the database, postgresql://…; none: a file in CLEW_HOME", secret=True),
     Setting("max_agents", at_least_one, 4, "agents running at once on this machine (about 300 MB each)"),
     Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),

@@ -87,7 +87,7 @@ def turns_section(turns: Sequence[Turn], limit_chars: int) -> Section:
         if len(text) + _HEADING_CHARS > remaining_chars:
             if blocks:
                 break
-            text = _turn_text(turn.replace(text=_cut_middle(turn.text, max(remaining_chars - _HEADING_CHARS, 0))))
+            text = _turn_text(turn.replace(text=cut_middle(turn.text, max(remaining_chars - _HEADING_CHARS, 0))))
         remaining_chars -= len(text) + _HEADING_CHARS
         blocks.append(f"{heading(turn)}\n\n{text}")
     omitted = len(turns) - len(blocks)
@@ -109,7 +109,8 @@ def _turn_text(turn: Turn) -> str:
     return f"{text}\n\n{CUT_OFF}" if turn.partial else text
 
 
-def _cut_middle(text: str, limit: int) -> str:
+def cut_middle(text: str, limit: int) -> str:
+    """The beginning and the end of a text that is longer than `limit`, with a line between them that says so."""
     head = limit * 2 // 3
     tail = limit - head
     omitted = len(text) - head - tail

@@ -36,11 +36,18 @@ class Bounds(Record):
 
     def check(self, thread: Thread) -> None:
         self.directory(thread.cwd)
-        if _RANK[thread.permissions] > _RANK[self.permissions]:
+        if not self._is_permitted(thread):
             raise UsageError(
                 f"The thread {thread.name} has more permissions ({thread.permissions}) than this server allows.",
                 hint=f"The user who started the server can allow it with clew mcp --permissions {thread.permissions}.",
             )
+
+    def allows(self, thread: Thread) -> bool:
+        """Whether the caller may read the thread. An agent that may do more may have seen more than the directory."""
+        return self.has(thread.cwd) and self._is_permitted(thread)
+
+    def _is_permitted(self, thread: Thread) -> bool:
+        return _RANK[thread.permissions] <= _RANK[self.permissions]
 
     def has(self, path: str) -> bool:
         return self._is_inside(os.path.realpath(path))

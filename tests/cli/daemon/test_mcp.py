@@ -53,7 +53,8 @@ async def test_a_review_and_its_follow_up_with_progress_and_structured_results(s
     async with server(stage, repo) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert sorted(tools) == [
-            "ask", "follow_up_review", "get_review", "list_reviews", "list_threads", "start_review",
+            "ask", "compare_threads", "follow_up_review", "fork_thread", "get_review", "list_reviews", "list_threads",
+            "read_thread", "search_threads", "start_review",
         ]  # fmt: skip
         assert all(tool.output_schema for tool in tools.values())
         first = content(await client.call_tool("start_review", {"focus": "numbers"}, progress_callback=progress))

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calls import count_calls
-from clew.core.branching.compare import DiffKind, align, in_common, rounds, words
+from clew.core.branching.compare import DiffKind, align, asked_by_user, in_common, rounds, words
 from clew.core.branching.edits import EditKind, FileDiffKind, FileEdit, compare_files, diff_lines
+from clew.core.continuation import CONTINUE, CONTINUE_PAIR
 from clew.core.history import Role, Turn
 from clew.core.ids import TurnId
 
@@ -191,3 +192,10 @@ def test_diff_of_files_is_between_their_ends_or_of_each_edit() -> None:
         *("--- f", "+++ A/f", "-one", "+1"),
         *("--- f", "+++ B/f", "-one", "+I"),
     ]
+
+
+def test_an_answer_after_clews_own_prompt_belongs_to_the_users_prompt_before_it() -> None:
+    said = asked("one", "half of", CONTINUE, "the answer", "two", "cut", f"{CONTINUE_PAIR}\n\nAlso three.", "both")
+    found = [(each.prompt, each.answer) for each in asked_by_user(said)]
+    assert found == [("one", "half of\n\nthe answer"), ("two", "cut"), ("Also three.", "both")]
+    assert asked_by_user(asked(CONTINUE, "answer")) == [], "nobody asked anything"

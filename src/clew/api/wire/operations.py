@@ -38,7 +38,10 @@ class Operation(Shape):
     last_seq: Annotated[int, Doc("The number of its newest event")]
     message: Annotated[str, Doc("Its newest progress")]
     error: OperationFailure | None
-    result: Annotated[dict[str, Any] | None, Doc("When it is done; the call that started it says what it holds")]
+    result: Annotated[
+        dict[str, Any] | None,
+        Doc("When it is done; the call that started it says what it holds, and whether it has one if it fails"),
+    ]
     file: OperationFile | None
     started_at: Time
     ended_at: Time | None

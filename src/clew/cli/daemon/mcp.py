@@ -36,7 +36,8 @@ def mcp(cwd: str | None, roots: tuple[str, ...], permissions: str) -> None:
     """Offer reviews and conversations to an agent, as an MCP server on stdin and stdout.
 
     An agent starts this command, not you; docs/mcp.md shows how to set that up. Tools: start_review,
-    follow_up_review, get_review, list_reviews, ask, list_threads.
+    follow_up_review, get_review, list_reviews, ask, list_threads, search_threads, read_thread, fork_thread,
+    compare_threads.
 
     \b
       claude mcp add clew -- clew mcp

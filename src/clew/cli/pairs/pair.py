@@ -14,9 +14,8 @@ from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-    from clew.api.pairs import PairOptions, PairSelection
+    from clew.api.pairs import LivePair, PairOptions, PairSelection
     from clew.cli.pairs.pair_display import PairDisplay
-    from clew.hosts.pairs.live import LivePair
 
 MAX_ROUNDS = 10_000
 
@@ -33,15 +32,20 @@ class _Rounds(click.IntRange):
     "rounds",
     type=_Rounds(1, MAX_ROUNDS),
     metavar="N",
-    help="At most this many rounds; when continuing, this many more.  [default: 10, or as saved]",
+    help="At most this many rounds; when continuing, this many more.  [default: the setting pair.rounds, or as saved]",
 )
-@click.option("--instructor-model", metavar="MODEL", help="The model that plans.  [default: the setting model]")
-@click.option("--worker-model", metavar="MODEL", help="The model that does the work.  [default: the setting model]")
+@click.option(
+    "--instructor-model", metavar="MODEL", help="The model that plans.  [default: the setting pair.instructor_model]"
+)
+@click.option(
+    "--worker-model", metavar="MODEL", help="The model that does the work.  [default: the setting pair.worker_model]"
+)
 @click.option("--agent", metavar="AGENT", help="The agent of both.  [default: the setting agent]")
 @click.option(
     "--thinking/--no-thinking",
     default=None,
-    help="Have the instructor reason at length before it answers, or not.  [default: not, or as saved]",
+    help="Have the instructor reason at length before it answers, or not.  [default: the setting pair.thinking, or as "
+    "saved]",
 )
 @click.option(
     "--permissions",
@@ -65,11 +69,25 @@ class _Rounds(click.IntRange):
     metavar="N",
     help="Continue a copy of the pair as it was after round N, not the pair itself.",
 )
-@click.option("--no-auto-save", is_flag=True, help="Write no state file; the store still keeps everything.")
+@click.option(
+    "--fresh-session",
+    is_flag=True,
+    help="When continuing: the next run of each part starts a fresh session with the whole transcript.",
+)
+@click.option(
+    "--auto-save/--no-auto-save",
+    default=None,
+    help="Write a state file, or none; the store keeps everything.  [default: the setting pair.auto_save]",
+)
 @click.option(
     "--wait-for-limit/--no-wait-for-limit",
     default=True,
     help="When the account's usage limit is reached, wait until it resets and continue, or stop.  [default: wait]",
+)
+@click.option(
+    "--stop",
+    is_flag=True,
+    help="Stop the latest pair of this directory, or that of --session, in whichever process it runs.",
 )
 @click.option("--list-sessions", is_flag=True, help="List the pairs of this directory instead.")
 @click.option(
@@ -94,7 +112,7 @@ def pair(
     session: str | None,
     session_file: str | None,
     fork_at: int | None,
-    no_auto_save: bool,
+    stop: bool,
     list_sessions: bool,
     clean_sessions: bool,
     older_than: str | None,
@@ -118,16 +136,20 @@ def pair(
       clew pair --resume "Leave the old API in."    the same, with a message to the instructor
       clew pair --resume --fork-at-round 15         continue a copy from round 15
       clew pair --session fix-login --cwd ~/shop    continue in another directory
+      clew pair --stop --session fix-login          stop it, from another terminal
       clew pair --session-file /shared/session-2026-11-15-10-00-00-1a2b.json
       clew pair --list-sessions
       clew pair --clean-sessions --older-than 7d --dry-run
     """
-    if list_sessions or clean_sessions:
+    if list_sessions or clean_sessions or stop:
         from clew.cli.pairs import sessions as pair_sessions
 
-        if text or resume or session or session_file or (list_sessions and clean_sessions):
-            words = "--list-sessions and --clean-sessions cannot be combined with a task, a pair or each other."
+        others = [text, resume, session_file, session and not stop]
+        if any(others) or list_sessions + clean_sessions + stop > 1:
+            words = "--list-sessions, --clean-sessions and --stop cannot be combined with a task, a pair or each other."
             raise UsageError(words, hint="Try clew pair --help.")
+        if stop:
+            return pair_sessions.stop(cwd, session, as_json=as_json)
         if list_sessions:
             return pair_sessions.show(cwd, as_json=as_json)
         return pair_sessions.clean(cwd, older_than, dry_run=dry_run, as_json=as_json)
@@ -145,13 +167,15 @@ def pair(
         raise UsageError("--fork-at-round needs --resume or --session.", hint="Try clew pair --help.")
     if continues and fork_at is None and options["name"] is not None:
         raise UsageError("--name is for a new pair.", hint="clew pair TASK --name NAME starts one.")
+    if options["fresh_session"] and not continues:
+        raise UsageError("--fresh-session is for a pair that continues.", hint="The sessions of a new pair are fresh.")
     if not continues and not words.strip():
         raise UsageError("There is no task.", hint="Give it as an argument, or continue a pair with --resume.")
 
     async def work(client: Client) -> int:
         from clew.api import pairs as surface
 
-        asked = surface.PairOptions(text=words, cwd=cwd, auto_save=not no_auto_save, **options)
+        asked = surface.PairOptions(text=words, cwd=cwd, **options)
         selection = surface.PairSelection(session, session_file, fork_at) if continues else None
         return await _run(client, selection, asked, as_json=as_json)
 
@@ -169,7 +193,7 @@ async def _run(client: Client, selection: PairSelection | None, options: PairOpt
         stop.run = live
         for warning in warnings:
             note(f"warning: {harmless(warning)}")
-        await _note_start(client, live, display, continues=selection is not None)
+        await _note_start(client, live, display, selection)
         async with display:
             async for event in live.events():
                 display.show_pair_event(event)
@@ -201,16 +225,17 @@ async def _started(
         return live, warnings
 
 
-async def _note_start(client: Client, live: LivePair, display: PairDisplay, *, continues: bool) -> None:
+async def _note_start(client: Client, live: LivePair, display: PairDisplay, selection: PairSelection | None) -> None:
+    from clew.api import pairs as surface
     from clew.cli.foreground_run import note_context
 
-    pair, state = live.pair, await client.pairs.find(live.pair.id)
+    pair, state = live.pair, await surface.show(client, live.pair.id)
     note_context(pair.cwd, state.permissions)
-    how = (
-        f"continues in round {pair.number} of {pair.last_round}"
-        if continues
-        else f"up to {plural(pair.last_round, 'round')}"
-    )
+    how = f"up to {plural(pair.last_round, 'round')}"
+    if selection is not None:
+        how = f"continues in round {pair.number} of {pair.last_round}"
+        if selection.file is not None and pair.imported_round is not None:
+            how = f"imported in round {pair.imported_round}, {how}"
     note(harmless(f"pair {pair.name} ({pair.id}), {how}"))
     display.count_from(state)
 
@@ -220,7 +245,7 @@ async def _conclude(client: Client, live: LivePair, *, as_json: bool) -> int:
     from clew.cli.foreground_run import report_error
     from clew.cli.pairs.pair_display import closing_line
 
-    state = await client.pairs.find(live.pair.id)
+    state = await surface.show(client, live.pair.id)
     error = surface.error_of(live, state)
     if as_json:
         print_json(surface.pair_json(state, error), in_line=True)

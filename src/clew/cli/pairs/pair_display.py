@@ -22,7 +22,7 @@ from clew.core.pairs.pair import (
 from clew.core.runs import events
 
 if TYPE_CHECKING:
-    from clew.hosts.pairs.pairs import PairState
+    from clew.api.pairs import PairState
 
 
 class PairDisplay(RunDisplay):
@@ -113,5 +113,6 @@ def _head(number: int, part: PairPart) -> str:
 
 def closing_line(state: PairState) -> str:
     """`pair fix-login · finished · 3 rounds · 22,135 tokens (22,087 cached) · $0.0070`"""
-    status, rounds = state.status.value.replace("_", " "), plural(len(state.rounds), "round")
+    # Not all rounds need be in the store: a state file of an older tool has only its last one.
+    status, rounds = state.status.value.replace("_", " "), plural(state.pair.number, "round")
     return joined(f"pair {state.pair.name}", status, rounds, usage_words(state.usage, state.cost_usd))

@@ -1,4 +1,4 @@
-"""The commands `clew pair --list-sessions` and `--clean-sessions`."""
+"""The commands `clew pair --list-sessions`, `--clean-sessions` and `--stop`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from clew.cli.ui.tables import columns
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-    from clew.hosts.pairs.pairs import PairState
+    from clew.api.pairs import PairState
 
 HEADINGS = ["PAIR", "STATUS", "ROUND", "LEFT", "USED", "COST", "ID", "TASK"]
 TASK_CHARS = 200
@@ -23,10 +23,10 @@ OLD = "30d"
 
 def show(cwd: str | None, *, as_json: bool) -> int:
     async def work(client: Client) -> None:
-        from clew.api.pairs import files_left, pair_json
+        from clew.api.pairs import files_left, list_pairs, pair_json
 
         here = os.path.realpath(cwd or ".")
-        found = await client.pairs.list(cwd=here, limit=SHOWN)
+        found = await list_pairs(client, cwd=here, limit=SHOWN)
         if as_json:
             print_json([pair_json(state, rounds=False) for state in found])
         elif not found:
@@ -77,9 +77,31 @@ def clean(cwd: str | None, older_than: str | None, *, dry_run: bool, as_json: bo
             pair = each.state.pair
             archived = f"; clew threads restore {pair.name} restores it" if each.archive is not None else ""
             verb = "would remove" if dry_run else "removed"
-            note(harmless(f"{verb} {pair.name} ({pair.id}, {plural(len(each.state.rounds), 'round')}){archived}"))
+            note(harmless(f"{verb} {pair.name} ({pair.id}, {plural(pair.number, 'round')}){archived}"))
         if not cleaned:
             note(f"No pair of this directory is older than {older_than or OLD}.")
+
+    with_client(work, work_dir=cwd)
+    return 0
+
+
+def stop(cwd: str | None, session: str | None, *, as_json: bool) -> int:
+    """Stops a pair that any process runs, and waits until it has stopped."""
+
+    async def work(client: Client) -> None:
+        from clew.api import pairs as surface
+
+        found = await (surface.show(client, session) if session else surface.latest(client, cwd or "."))
+        pair = found.pair
+        is_asked = await surface.stop(client, pair.id)
+        if is_asked:
+            async for _ in surface.follow(client, pair.id, surface.AT_END):
+                pass
+        state = await surface.show(client, pair.id)
+        if as_json:
+            print_json(surface.pair_json(state, rounds=False))
+        status = state.status.value.replace("_", " ")
+        note(harmless(f"pair {pair.name} is {status}" if is_asked else f"pair {pair.name} is not running: {status}"))
 
     with_client(work, work_dir=cwd)
     return 0

@@ -65,9 +65,9 @@ def rename(name: str, new: str, as_json: bool) -> None:
     """
 
     async def work(client: Client) -> None:
-        from clew.hosts.pairs.naming import rename as renamed
+        from clew.api import pairs
 
-        done = await renamed(client.engine, name, new)
+        done = await pairs.rename(client, name, new)
         if done is None:
             await _change(client, name, as_json, name=new)
             return
@@ -76,9 +76,7 @@ def rename(name: str, new: str, as_json: bool) -> None:
         if done.trouble is not None:
             note(f"warning: {harmless(done.trouble)}")
         if as_json:
-            from clew.api.pairs import pair_json
-
-            print_json(pair_json(await client.pairs.find(done.pair.id), rounds=False))
+            print_json(pairs.pair_json(await pairs.show(client, done.pair.id), rounds=False))
 
     with_client(work)
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from enum import StrEnum
 
+from clew.core.continuation import words_of_user
 from clew.core.history import Role, Turn
 from clew.core.record import Record
 
@@ -77,6 +78,19 @@ def rounds(history: Sequence[Turn]) -> list[PromptRound]:
         else:
             found[-1].append(turn)
     return [PromptRound(tuple(turns)) for turns in found]
+
+
+def asked_by_user(history: Sequence[Turn]) -> list[PromptRound]:
+    """The rounds whose prompts a user worded. An answer to Clew's own "continue" belongs to the prompt before it."""
+    asked: list[PromptRound] = []
+    for round_ in rounds(history):
+        first = round_.turns[0]
+        words = words_of_user(first.text) if first.role is Role.USER else ""
+        if words:
+            asked.append(PromptRound((first.replace(text=words), *round_.answers)))
+        elif asked:
+            asked[-1] = PromptRound((*asked[-1].turns, *round_.answers))
+    return asked
 
 
 def is_same(a: Turn, b: Turn) -> bool:

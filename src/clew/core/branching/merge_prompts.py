@@ -6,6 +6,7 @@ not know the mark. What the threads said about themselves is placed between fenc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from clew.core.branching.compare import rounds
@@ -16,6 +17,7 @@ from clew.core.record import Record
 from clew.core.thread import Thread
 
 MAX_AIM_CHARS = 500
+_ATTRIBUTION = re.compile(r"\A\[thread [\w.-]+ · \w+\]\n\n")
 
 
 class MergeSide(Record):
@@ -28,6 +30,11 @@ class MergeSide(Record):
 def attributed(turn: Turn, thread: Thread, mark: str) -> str:
     """The turn's text, under a line that names its thread."""
     return f"[thread {thread.name} · {mark}]\n\n{turn.text}"
+
+
+def unattributed(text: str) -> str:
+    """The text of a turn without that line."""
+    return _ATTRIBUTION.sub("", text, count=1)
 
 
 def joined_standing(a: Thread, b: Thread) -> str | None:

@@ -70,6 +70,13 @@ class PairRound(Record):
     ended_at: float | None = None
 
 
+class PlannedMessage(Record):
+    """A user's message that a replay gives to the instructor in that round, or in the next one if it ends before."""
+
+    round: int
+    text: str
+
+
 class Pair(Record):
     """A pair, as it is stored."""
 
@@ -99,6 +106,10 @@ class Pair(Record):
     hint: str | None = None
     error_code: str | None = None
     imported_from: str | None = None
+    imported_round: int | None = None  # the round in which it was when it was imported
+    stop_requested: bool = False  # somebody asked the process that runs it to stop
+    fresh_parts: tuple[PairPart, ...] = ()  # the parts whose next run starts a fresh session
+    planned_messages: tuple[PlannedMessage, ...] = ()  # of a replay, not sent yet
     created_at: float = 0.0
     updated_at: float = 0.0
 
@@ -145,6 +156,22 @@ class PairEvent(Record):
     round: int
 
 
+class PairRoundOpened(PairEvent):
+    """A round has begun. Only `follow` yields it."""
+
+    kind: ClassVar[str] = "opened"
+    of: int  # the number of the last round
+    message: str  # from the user to the instructor, sent in this round
+    changed_files: tuple[str, ...]
+
+
+class PairRoundEnded(PairEvent):
+    """A round has ended: the worker has reported, or the instructor has finished the task. Only `follow` yields it."""
+
+    kind: ClassVar[str] = "ended"
+    is_finished: bool  # the instructor said that the task is done
+
+
 class PairAsked(PairEvent):
     """A run has begun."""
 
@@ -170,7 +197,7 @@ class PairOrdered(PairEvent):
 
     kind: ClassVar[str] = "ordered"
     order: Order
-    run_id: RunId
+    run_id: RunId | None  # None: the round was imported, or copied from another pair
 
 
 class PairWorked(PairEvent):
@@ -178,7 +205,7 @@ class PairWorked(PairEvent):
 
     kind: ClassVar[str] = "worked"
     text: str
-    run_id: RunId
+    run_id: RunId | None  # None: as for an order
 
 
 class PairSaved(PairEvent):

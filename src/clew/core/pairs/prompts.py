@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from clew.core.continuation import CONTINUE_PAIR as CONTINUE_PAIR
+from clew.core.continuation import ORDER_AGAIN
 from clew.core.pairs.pair import Pair, PairPart, PairRound
 from clew.core.prompts import MAX_NAMED_FILES, fenced
 
@@ -39,11 +41,6 @@ _AT_LENGTH = "your whole reasoning: think hard, step by step, before you decide"
 WORKER = """\
 You carry out instructions of an instructor, one at a time. Do what the instruction says, no more, and check that it \
 works. End with a short report: what you did, what you saw, what is left or doubtful. Only your words are passed on."""
-
-CONTINUE = (
-    "You were cut off before you had finished with the last message. Go on where you stopped: look at what is done "
-    "already, do not do it again, and finish the rest. Then answer as that message asks."
-)
 
 
 def rubric(pair: Pair) -> str:
@@ -99,7 +96,5 @@ def shortened(text: str) -> str:
 
 
 def invalid_answer(problem: str) -> str:
-    return (
-        f"Your answer does not fit: {problem} Answer once more, with the one JSON object that the standing "
-        "instructions ask for and nothing else."
-    )
+    start, end = ORDER_AGAIN
+    return f"{start}{problem}{end}"

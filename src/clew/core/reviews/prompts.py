@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from clew.core.continuation import FINDINGS_AGAIN
 from clew.core.prompts import fenced
 from clew.core.record import Record, replace
 from clew.core.reviews.review import FileChange, Finding, FindingState, Review, Scope
@@ -155,11 +156,8 @@ def next_round(
 
 def again(wrong: str) -> str:
     """Asks for the answer again, after one that does not have the required form."""
-    return (
-        f"Your answer does not fit what was asked for: {wrong}\n\n"
-        "Send the whole answer again, as one JSON object of the shape described in the standing instructions, with "
-        "nothing before or after it."
-    )
+    start, end = FINDINGS_AGAIN
+    return f"{start}{wrong}{end}"
 
 
 def _compared(review: Review, base: str | None, mark: str) -> str:

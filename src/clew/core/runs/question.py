@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
+from clew.core.continuation import PERMISSION_ANSWERED, QUESTIONS_ANSWERED
 from clew.core.ids import RunId, ThreadId
 from clew.core.record import Record
 from clew.core.runs.permissions import Answer
@@ -53,12 +54,12 @@ def as_message(question: Question, answer: Answer) -> str:
     what = f"{question.tool} {json.dumps(dict(question.input), ensure_ascii=False)}"
     what = what if len(what) <= SHOWN_CHARS else f"{what[:SHOWN_CHARS]}…"
     if answer.allow:
-        return f"The last run was interrupted while it waited for permission for {what}. It is given: go on."
+        return f"{PERMISSION_ANSWERED}{what}. It is given: go on."
     words = f" {answer.message}" if answer.message else ""
-    return f"The last run was interrupted while it waited for permission for {what}. It was declined.{words}"
+    return f"{PERMISSION_ANSWERED}{what}. It was declined.{words}"
 
 
-_ASKED = "The last run was interrupted while your questions were open. Here are the answers; go on with them."
+_ASKED = f"{QUESTIONS_ANSWERED}Here are the answers; go on with them."
 
 
 def _answers(question: Question, answer: Answer) -> str:

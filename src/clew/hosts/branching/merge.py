@@ -13,6 +13,7 @@ from clew.core.branching.edits import FileDiff, FileEdit, compare_files
 from clew.core.branching.merge_prompts import MergeSide, attributed, brief, joined_standing
 from clew.core.history import History, Role, Turn, Visibility
 from clew.core.ids import ThreadId, TurnId
+from clew.core.pairs.pair import PairPart
 from clew.core.record import Record
 from clew.core.thread import Origin, OriginKind, SourceThread, Thread, Trust, narrower
 from clew.engine.engine import Engine
@@ -40,20 +41,29 @@ class MergeOptions(Record):
     cwd: str | None = None
 
 
-class _Sources(Record):
+class MergeSources(Record):
     """The two threads, as they were at one moment."""
 
     threads: tuple[Thread, Thread]
     histories: tuple[History, History]
 
 
-class _Draft(Record):
-    """The new thread, not stored yet."""
+class MergedTurns(Record):
+    """The turns of a merged thread, not stored yet."""
 
-    thread: Thread
     turns: tuple[Turn, ...]
-    common: int
+    common: int  # turns with which both threads begin
     files: tuple[FileDiff, ...]
+    mark: str  # of the lines that name a turn's thread, and of the brief, which is the last turn
+
+    def own(self, sources: MergeSources) -> tuple[int, int]:
+        """How many further turns each thread has."""
+        one, other = (len(history) - self.common for history in sources.histories)
+        return one, other
+
+    @property
+    def chars(self) -> int:
+        return sum(len(turn.text) for turn in self.turns)
 
 
 class Merged(Record):
@@ -79,20 +89,22 @@ async def merge(engine: Engine, a: str, b: str, options: MergeOptions) -> Merged
         engine.adapter(options.agent)
     check_argument("model", options.model)
 
-    def read(store: Store) -> tuple[_Sources, tuple[Edits, Edits]]:
+    def read(store: Store) -> tuple[MergeSources, tuple[Edits, Edits]]:
         with store.reading():
             sources = _sources(store, engine, a, b)
-            one, other = (edits_of(store, thread, engine.adapter) for thread in sources.threads)
-            return sources, (one, other)
+            return sources, edits_in(store, engine, sources)
 
-    def draft(seen: tuple[_Sources, tuple[Edits, Edits]]) -> _Draft:
-        return _draft(engine, *seen, options)
+    def draft(seen: tuple[MergeSources, tuple[Edits, Edits]]) -> tuple[Thread, MergedTurns]:
+        thread = _thread(engine, *seen[0].threads, options, engine.context.clock())
+        return thread, merged_turns(engine, *seen, thread)
 
-    def write(seen: tuple[_Sources, tuple[Edits, Edits]], draft: _Draft, store: Store) -> Merged | None:
+    def write(
+        seen: tuple[MergeSources, tuple[Edits, Edits]], draft: tuple[Thread, MergedTurns], store: Store
+    ) -> Merged | None:
         with store.transaction():  # so that no turn can be added between the check and the write
             if _sources(store, engine, a, b) != seen[0]:
                 return None
-            return _write(store, engine, seen[0], draft, unique=options.name is None)
+            return _write(store, engine, seen[0], *draft, unique=options.name is None)
 
     merged = await engine.store.optimistic_read(read, draft, write)
     if merged is None:
@@ -100,48 +112,74 @@ async def merge(engine: Engine, a: str, b: str, options: MergeOptions) -> Merged
     return merged
 
 
-def _sources(store: Store, engine: Engine, a: str, b: str) -> _Sources:
+def _sources(store: Store, engine: Engine, a: str, b: str) -> MergeSources:
+    _check_no_pair(store, a, b)
     one, other = single_thread(store, a), single_thread(store, b)
     if one.id == other.id:
         raise UsageError(f"{a} and {b} are the same thread.", hint="Name two.")
-    for thread in (one, other):
-        check_idle(store, engine, thread)
-    histories = store.turns.history(one.id), store.turns.history(other.id)
-    for thread, history in zip((one, other), histories, strict=True):
+    sources = idle_sources(store, engine, one, other)
+    for thread, history in zip(sources.threads, sources.histories, strict=True):
         if not history:
             raise UsageError(f"There is nothing in {thread.name} yet.", hint="Ask something in it first.")
-    return _Sources((one, other), histories)
+    return sources
 
 
-def _draft(engine: Engine, sources: _Sources, edits: tuple[Edits, Edits], options: MergeOptions) -> _Draft:
+def _check_no_pair(store: Store, a: str, b: str) -> None:
+    """Raises UsageError for a pair and a thread. Two pairs are merged by `merge_pairs`."""
+    pairs = {name: store.pairs.find(name) for name in (a, b) if store.threads.find(name) is None}
+    for name, pair in pairs.items():
+        other = b if name == a else a
+        if pair is not None and store.threads.find(other) is not None:
+            raise UsageError(
+                f"{name} is a pair, and {other} is a thread: they cannot be merged with each other.",
+                hint="Name two pairs, or two threads: "
+                + " and ".join(store.threads.require_by_id(pair.thread_of(part)).name for part in PairPart)
+                + f" are those of {name}.",
+            )
+
+
+def idle_sources(store: Store, engine: Engine, one: Thread, other: Thread) -> MergeSources:
+    """Raises Busy during a run in either."""
+    for thread in (one, other):
+        check_idle(store, engine, thread)
+    return MergeSources((one, other), (store.turns.history(one.id), store.turns.history(other.id)))
+
+
+def edits_in(store: Store, engine: Engine, sources: MergeSources) -> tuple[Edits, Edits]:
+    one, other = (edits_of(store, thread, engine.adapter) for thread in sources.threads)
+    return one, other
+
+
+def merged_turns(engine: Engine, sources: MergeSources, edits: tuple[Edits, Edits], thread: Thread) -> MergedTurns:
+    """The turns of both for the new thread, whose agent and model answer next; the last one is the brief."""
     (one, other), (ours, theirs), new_id = sources.threads, sources.histories, engine.context.new_id
     common = in_common(ours, theirs)
     sides = MergeSide(one, ours[common:]), MergeSide(other, theirs[common:])
     files = tuple(compare_files(_edits_after(ours[:common], edits[0]), _edits_after(theirs[:common], edits[1])))
     now = engine.context.clock()
     mark = _mark((*ours, *theirs), new_id)
-    thread = _thread(engine, one, other, options, now)
     told = brief(*sides, common, files, mark, f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M} UTC")
     turns = [
         *ours[:common],
         *(turn.replace(text=attributed(turn, side.thread, mark)) for side in sides for turn in side.turns),
         Turn(TurnId(""), Role.USER, told, thread.agent, thread.model, created_at=now),
     ]
-    return _Draft(thread, tuple(_copied(turn, new_id) for turn in turns), common, files)
+    return MergedTurns(tuple(_copied(turn, new_id) for turn in turns), common, files, mark)
 
 
-def _write(store: Store, engine: Engine, sources: _Sources, draft: _Draft, *, unique: bool) -> Merged:
-    thread = store.threads.create(draft.thread, unique=unique)
-    for turn in draft.turns:
+def _write(
+    store: Store, engine: Engine, sources: MergeSources, thread: Thread, merged: MergedTurns, *, unique: bool
+) -> Merged:
+    thread = store.threads.create(thread, unique=unique)
+    for turn in merged.turns:
         store.turns.add(thread.id, turn)
-    ours, theirs = sources.histories
     return Merged(
         thread=store.threads.require_by_id(thread.id),
         of=sources.threads,
-        common=draft.common,
-        own=(len(ours) - draft.common, len(theirs) - draft.common),
-        files=draft.files,
-        chars=sum(len(turn.text) for turn in draft.turns),
+        common=merged.common,
+        own=merged.own(sources),
+        files=merged.files,
+        chars=merged.chars,
         shown_chars=engine.settings.policy.limit_chars,
     )
 

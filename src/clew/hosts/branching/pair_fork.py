@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from clew.core.branching.merge_prompts import unattributed
 from clew.core.history import History, Role, Turn
 from clew.core.pairs.pair import PAIR_NAME_CHARS, Pair, PairPart, PairRound, Phase
 from clew.core.record import replace
@@ -123,11 +124,15 @@ def _pair(pair: Pair, last: PairRound, name: str, engine: Engine, *, is_last: bo
         run_id=None,
         asked_again=False,
         message=pair.message if is_last else "",
+        planned_messages=pair.planned_messages if is_last else (),
+        fresh_parts=(),
+        stop_requested=False,
         changed_files=(),
         error=None,
         hint=None,
         error_code=None,
         imported_from=None,
+        imported_round=None,
         created_at=now,
         updated_at=now,
     )
@@ -164,7 +169,7 @@ def _answer_of(store: Store, part: PairPart, round_: PairRound, history: History
 
 def _is_answer(part: PairPart, round_: PairRound, turn: Turn) -> bool:
     if part is PairPart.WORKER:
-        return turn.text == round_.result
+        return round_.result in (turn.text, unattributed(turn.text))
     try:
         return read_order(turn.text) == round_.order
     except SchemaMismatch:

@@ -1,6 +1,7 @@
 """Replays: asks the prompts of a thread again, in a new thread with another model, one after the other.
 
-The old thread is only read. If a replay ends early, its answers are kept. A replay that is started again under the same
+Only what a user said is asked again: the prompts with which Clew continued an interrupted run are left out. The old
+thread is only read. If a replay ends early, its answers are kept. A replay that is started again under the same
 name continues with the first prompt that has no complete answer.
 """
 
@@ -9,9 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import ClassVar
 
-from clew.core.branching.compare import PromptRound, rounds
+from clew.core.branching.compare import PromptRound, asked_by_user
 from clew.core.costs.usage import NO_USAGE, Usage
-from clew.core.history import Role
 from clew.core.ids import ThreadId, TurnId
 from clew.core.record import Record
 from clew.core.runs.events import Event
@@ -48,6 +48,7 @@ class ReplayOptions(Record):
     cwd: str | None = None
     permissions: Permissions | None = None  # None: read-only
     name: str | None = None  # None: made from the old thread's name and the model
+    timeout_s: float | None = None  # of each run; None: as the settings say
 
 
 class ReplayAnswer(Record):
@@ -115,10 +116,16 @@ class LiveReplay:
         self.is_continued = is_continued  # the new thread existed already
         self.asked_before = count - len(prompts)
         self.error: ClewError | None = None  # why it stopped, once it has
+        self.timeout_s: float | None = None  # of each run; None: as the settings say
         self._engine = engine
         self._prompts = prompts
         self._stopped = False
         self._turn: LiveTurn | None = None
+
+    @property
+    def run_id(self) -> str | None:
+        """The run in progress."""
+        return None if self._turn is None else self._turn.run.id
 
     def cancel(self) -> None:
         """Stops gently: what the agent has said is kept."""
@@ -157,7 +164,9 @@ class LiveReplay:
     async def _ask(self, prompt: _Prompt, person: Person | None) -> LiveTurn:
         thread = self.thread
         check_dir(thread)
-        options = TurnOptions(model=thread.model, fresh_session=prompt.retry_of is not None, person=person)
+        options = TurnOptions(
+            model=thread.model, fresh_session=prompt.retry_of is not None, timeout_s=self.timeout_s, person=person
+        )
         return await self._engine.start(
             TurnRequest(thread, prompt.text, options, standing=thread.standing, retry_of=prompt.retry_of)
         )
@@ -209,7 +218,9 @@ async def replay(engine: Engine, name: str, options: ReplayOptions) -> LiveRepla
         to_ask = _prompts_to_ask(store, old, thread, prompts)
         return LiveReplay(engine, old, thread, to_ask, len(prompts), is_continued=found is not None)
 
-    return await engine.store.atomically(prepare)
+    live = await engine.store.atomically(prepare)
+    live.timeout_s = options.timeout_s
+    return live
 
 
 def _with_replay_hint(error: ClewError | None) -> ClewError | None:
@@ -220,7 +231,7 @@ def _with_replay_hint(error: ClewError | None) -> ClewError | None:
 
 
 def _asked(store: Store, thread: Thread) -> list[PromptRound]:
-    return [each for each in rounds(store.turns.history(thread.id)) if each.turns[0].role is Role.USER]
+    return asked_by_user(store.turns.history(thread.id))
 
 
 def _new(engine: Engine, old: Thread, options: ReplayOptions, cwd: str | None) -> Thread:
@@ -282,18 +293,17 @@ def _answer(store: Store, round_: PromptRound) -> ReplayAnswer | None:
     if not round_.answers:
         return None
     last = round_.answers[-1]
-    run = store.runs.find(last.run_id) if last.run_id is not None else None
-    seconds = None
-    if run is not None and run.started_at is not None and run.ended_at is not None:
-        seconds = max(0.0, run.ended_at - run.started_at)
+    ids = dict.fromkeys(turn.run_id for turn in round_.answers if turn.run_id is not None)
+    runs = [run for run in (store.runs.find(run_id) for run_id in ids) if run is not None]
+    times = [run.ended_at - run.started_at for run in runs if run.started_at is not None and run.ended_at is not None]
     # If a run used tokens and its cost is 0, the agent does not report costs.
-    is_priced = run is not None and (run.cost_usd > 0 or run.usage == NO_USAGE)
+    is_priced = bool(runs) and all(run.cost_usd > 0 or run.usage == NO_USAGE for run in runs)
     return ReplayAnswer(
         agent=last.agent or "agent",
         model=last.model,
         text=round_.answer,
         partial=last.partial,
-        usage=run.usage if run is not None else NO_USAGE,
-        cost_usd=run.cost_usd if run is not None and is_priced else None,
-        seconds=seconds,
+        usage=sum((run.usage for run in runs), NO_USAGE),
+        cost_usd=sum(run.cost_usd for run in runs) if is_priced else None,
+        seconds=max(0.0, sum(times)) if times else None,
     )

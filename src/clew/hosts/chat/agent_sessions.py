@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -69,16 +69,22 @@ class AgentSessions:
                 if within is None or _is_within(session.work_dir, within):
                     yield session
 
-    async def find(self, session_id: str, *, agent: str | None = None) -> AgentSession:
-        """Finds a session by its id, or by an unambiguous beginning of its id. Raises NotFound."""
+    async def find(
+        self, session_id: str, *, agent: str | None = None, allowed: Callable[[str], bool] | None = None
+    ) -> AgentSession:
+        """Finds a session by its id, or by an unambiguous beginning of its id. Raises NotFound.
+
+        `allowed` says in which directories sessions are looked for.
+        """
         found: list[AgentSession] = []
         if len(session_id) >= SHORTEST_BEGINNING:
             files = await asyncio.to_thread(self._files, agent)
             named = [each for each in files if _id_of(each.path).startswith(session_id)]
             found = await asyncio.to_thread(self._heads, named)
+        known = await self._engine.store.call(partial(_all_as_known, found))
+        among = [session for session in known if allowed is None or allowed(session.work_dir)]
         noun, hint = "session of an agent on this machine", "clew sessions list --all shows them."
-        meant = by_prefix(session_id, found, lambda session: session.id, noun=noun, hint=hint)
-        return await self._engine.store.call(lambda store: _as_known(store, meant))
+        return by_prefix(session_id, among, lambda session: session.id, noun=noun, hint=hint)
 
     def _files(self, agent: str | None) -> list[_SessionFile]:
         names = [agent] if agent is not None else self._engine.agents()

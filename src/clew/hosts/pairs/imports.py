@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
+from types import MappingProxyType
 
 from clew.agents.adapter import SessionView
 from clew.core.history import Role, Turn, text_digest
@@ -21,7 +22,7 @@ from clew.core.pairs.pair import PAIR_NAME_CHARS, Pair, PairPart, known_models
 from clew.core.pins import Absorbed, Pin, PinState
 from clew.core.record import Record, replace
 from clew.core.runs.answer import join_messages
-from clew.core.thread import NAME, Permissions, Thread, Trust, name_from
+from clew.core.thread import NAME, Origin, Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
 from clew.engine.request import check_argument
 from clew.engine.sessions.adoption import FoundSession
@@ -34,6 +35,7 @@ from clew.hosts.validation import MAX_PROMPT_CHARS, existing_dir
 from clew.store.store import Store
 
 KIND = "pair"
+NO_ORIGINS: Mapping[PairPart, Origin] = MappingProxyType({})
 _SESSION = re.compile(r"[A-Za-z0-9-]{8,64}\Z")
 
 
@@ -45,7 +47,8 @@ class ImportedPair(Record):
 async def import_file(engine: Engine, path: Path, *, cwd: str, agent: str, permissions: Permissions) -> ImportedPair:
     """Stores the pair in the file. Raises UsageError, Conflict, and Busy while the pair is running."""
     state = read(path)
-    if max(len(state.asking), len(state.message), len(state.task)) > MAX_PROMPT_CHARS:
+    texts = (state.asking, state.message, state.task, *(each.text for each in state.planned_messages))
+    if max(map(len, texts)) > MAX_PROMPT_CHARS:
         raise UsageError(f"{path} has a prompt of more than {MAX_PROMPT_CHARS:,} characters.")
     agent = state.agent if state.agent in engine.agents() and state.agent else agent
     work_dir = existing_dir(cwd)
@@ -105,6 +108,7 @@ def _create(
         max_rounds=clamped_rounds(state.config.max_rounds),
         message=state.message,
         imported_from=str(path),
+        imported_round=position.number,
         created_at=now,
         updated_at=now,
         asked_at=now,
@@ -124,7 +128,14 @@ def _create(
     return ImportedPair(pair, tuple(warnings))
 
 
-def create_with_threads(store: Store, pair: Pair, permissions: Permissions, *, unique: bool = True) -> Pair:
+def create_with_threads(
+    store: Store,
+    pair: Pair,
+    permissions: Permissions,
+    *,
+    unique: bool = True,
+    origins: Mapping[PairPart, Origin] = NO_ORIGINS,
+) -> Pair:
     """Stores the pair and its two threads. `unique`: under a free name; else a taken name raises Conflict."""
     pair = replace(pair, name=store.pairs.free_name(pair.name) if unique else pair.name[:PAIR_NAME_CHARS])
     for part in PairPart:
@@ -140,6 +151,7 @@ def create_with_threads(store: Store, pair: Pair, permissions: Permissions, *, u
             trust=Trust.USER,
             standing=prompts.standing_text(pair, part),
             kind=KIND,
+            origin=origins.get(part),
             created_at=pair.created_at,
             updated_at=pair.updated_at,
         )
@@ -188,7 +200,13 @@ def _update(store: Store, engine: Engine, known: Pair, state: StateFile, path: P
         else:
             store.pairs.add_round(replace(round_, started_at=now))
     changed = store.pairs.update(
-        known.id, at=now, message=state.message, run_id=None, asked_at=now, **position.as_dict()
+        known.id,
+        at=now,
+        message=state.message,
+        run_id=None,
+        asked_at=now,
+        imported_round=position.number,
+        **position.as_dict(),
     )
     return ImportedPair(changed, ("The pair was continued elsewhere: what is new in the file was added.",))
 

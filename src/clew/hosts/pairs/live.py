@@ -108,7 +108,8 @@ def lease_key(pair: Pair) -> str:
 def check_free(store: Store, engine: Engine, pair: Pair) -> None:
     """Raises Busy while a live process runs the pair."""
     if live_lease(store, lease_key(pair), engine.context) is not None:
-        raise Busy(f"The pair {pair.name} is running in another process.", hint="Wait for it, or stop it there.")
+        hint = f"Wait for it, or stop it: clew pair --stop --session {pair.name}."
+        raise Busy(f"The pair {pair.name} is running in another process.", hint=hint)
 
 
 def sessions_of(store: Store, thread_id: ThreadId) -> dict[str, str]:

@@ -6,28 +6,31 @@ stopped, or crash, at any point, and continues there. A lease keeps two processe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.ids import ThreadId
 from clew.core.lookup import SEARCH_LIMIT, by_prefix
+from clew.core.pairs.cursor import BEGINNING, FollowedEvent, PairCursor
 from clew.core.pairs.pair import (
     Pair,
     PairPart,
     PairRound,
     PairStatus,
     PairWarned,
+    PlannedMessage,
     known_models,
 )
 from clew.core.record import Record
-from clew.core.thread import Permissions, name_from
+from clew.core.thread import Origin, OriginKind, Permissions, name_from
 from clew.engine import leases
 from clew.engine.engine import Engine
 from clew.engine.request import check_argument
 from clew.errors import NotFound, UsageError
 from clew.hosts.pairs import folder, imports, rows
+from clew.hosts.pairs.following import follow
 from clew.hosts.pairs.live import DEFAULT_RUN_OPTIONS, LivePair, PairRunOptions, check_free, lease_key, sessions_of
 from clew.hosts.pairs.naming import check_pair_name
 from clew.hosts.pairs.rows import ResumeOptions
@@ -46,11 +49,15 @@ class NewPair(Record):
     cwd: str
     agent: str
     name: str | None = None
+    number_if_taken: bool = False  # a taken name gets a number; else it raises Conflict
     instructor_model: str | None = None
     worker_model: str | None = None
     thinking: bool = False
     max_rounds: int = 10
+    last_round: int | None = None  # None: `max_rounds`
     permissions: Permissions = Permissions.EDITS
+    planned_messages: tuple[PlannedMessage, ...] = ()
+    origins: Mapping[PairPart, Origin] = imports.NO_ORIGINS  # of its threads, if it was made from another pair
 
 
 class PairState(Record):
@@ -94,14 +101,17 @@ class Pairs:
             models=known_models(new.instructor_model, new.worker_model),
             thinking=new.thinking,
             max_rounds=new.max_rounds,
-            last_round=new.max_rounds,
+            last_round=new.last_round or new.max_rounds,
+            planned_messages=new.planned_messages,
             created_at=now,
             updated_at=now,
         )
         token = context.new_id()
 
         def create(store: Store) -> Pair:
-            made = imports.create_with_threads(store, pair, new.permissions, unique=new.name is None)
+            made = imports.create_with_threads(
+                store, pair, new.permissions, unique=new.name is None or new.number_if_taken, origins=new.origins
+            )
             self._take_lease(store, made, token)
             return rows.open_round(store, made, 1, now, rows.new_mark(context))
 
@@ -129,6 +139,27 @@ class Pairs:
             raise
         return self._run(resumed, token, options, _differences(pair, resumed))
 
+    async def stop(self, pair_id: str) -> bool:
+        """Asks the process that runs the pair, whichever it is, to stop gently. False: no process runs it.
+
+        Raises NotFound.
+        """
+
+        def ask_to_stop(store: Store) -> Pair | None:
+            pair = store.pairs.require(pair_id)
+            if leases.live_lease(store, lease_key(pair), self._engine.context) is None:
+                return None
+            return store.pairs.update(pair.id, at=pair.updated_at, stop_requested=True)
+
+        pair = await self._store.atomically(ask_to_stop)
+        if pair is not None and pair.run_id is not None:
+            await self._engine.cancel(pair.run_id)
+        return pair is not None
+
+    def follow(self, pair_id: str, after: PairCursor = BEGINNING) -> AsyncGenerator[FollowedEvent, None]:
+        """The events of a pair that any process runs, after that one, until no process runs it. Raises NotFound."""
+        return follow(self._engine, pair_id, after)
+
     async def check(self, pair_id: str, options: ResumeOptions, *, fork_at: int | None = None) -> Pair:
         """Checks that the pair could be resumed with these options, and writes nothing.
 
@@ -147,7 +178,7 @@ class Pairs:
         existing_dir(options.cwd or pair.cwd)
         await self._store.call(lambda store: rows.check_permissions(store, pair, options))
         order = next((round_.order for round_ in state.rounds if round_.number == fork_at), None)
-        if order is not None and not order.should_continue and not (options.message or pair.message):
+        if order is not None and not order.should_continue and not (options.message or rows.has_more_to_say(pair)):
             raise UsageError(
                 f"{pair.name} finished with round {fork_at}, and its fork would have nothing to do.",
                 hint="Say what is next in a message, or fork before it.",
@@ -173,11 +204,16 @@ class Pairs:
         return by_prefix(name, recent, lambda pair: pair.id, noun="pair", hint=ALL_PAIRS).id
 
     async def latest(self, cwd: str) -> str:
-        """The id of the pair that was last used in that directory. Raises NotFound."""
+        """The id of the pair that was last used in that directory; replays do not count. Raises NotFound."""
         real = existing_dir(cwd)
-        newest = await self._store.call(lambda store: store.pairs.recent(cwd=real, limit=1))
-        if newest:
-            return newest[0].id
+
+        def newest(store: Store) -> Pair | None:
+            recent = store.pairs.recent(cwd=real, limit=SEARCH_LIMIT)
+            return next((pair for pair in recent if not _is_replay(store, pair)), None)
+
+        found = await self._store.call(newest)
+        if found is not None:
+            return found.id
         file = Path(real, folder.FOLDER, folder.CURRENT)
         # The file may have come with a repository, so it is used only if the user names it.
         hint = "Start one with clew pair TASK."
@@ -222,6 +258,11 @@ class Pairs:
             sum((run.usage for run in runs), NO_USAGE),
             sum(run.cost_usd for run in runs),
         )
+
+
+def _is_replay(store: Store, pair: Pair) -> bool:
+    origin = store.threads.require_by_id(pair.instructor_thread_id).origin
+    return origin is not None and origin.how is OriginKind.REPLAY
 
 
 def _differences(before: Pair, now: Pair) -> list[tuple[str, str]]:

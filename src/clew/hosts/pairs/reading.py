@@ -11,7 +11,7 @@ import msgspec
 
 from clew.core.history import Role
 from clew.core.pairs import prompts
-from clew.core.pairs.pair import Order, PairPart, PairRound, Phase
+from clew.core.pairs.pair import Order, PairPart, PairRound, Phase, PlannedMessage
 from clew.core.record import Record
 from clew.errors import UsageError
 from clew.hosts.pairs.folder import CURRENT, ID
@@ -59,6 +59,11 @@ class _Round(msgspec.Struct, rename="camel"):
     result: str | None = None
 
 
+class _Planned(msgspec.Struct):
+    round: int
+    text: str
+
+
 class StateFile(msgspec.Struct, rename="camel"):
     """The content of a state file, ours or the older tool's."""
 
@@ -82,6 +87,7 @@ class StateFile(msgspec.Struct, rename="camel"):
     last_round: int | None = None
     asking: str = ""
     message: str = ""
+    planned_messages: list[_Planned] = []
     rounds: list[_Round] = []
     sessions: dict[str, dict[str, str]] = {}
 
@@ -168,6 +174,7 @@ def _check_version(version: str, path: Path) -> None:
 class PairPosition(Record):
     """How far the pair in a state file is. The fields are those of `Pair`."""
 
+    planned_messages: tuple[PlannedMessage, ...]
     number: int
     phase: Phase
     is_finished: bool
@@ -202,12 +209,13 @@ def position_of(state: StateFile) -> tuple[PairPosition, tuple[PairRound, ...]]:
         phase, asking, finished = _derived_position(state)
     asked = _last_prompt(state, phase)
     if phase is not Phase.DONE and asked is not None and (asked == asking or not asking.strip()):
-        asking = prompts.CONTINUE
+        asking = prompts.CONTINUE_PAIR
     if not any(round_.number == number for round_ in rounds):
         reports = state.messages(PairPart.WORKER) if phase is Phase.DONE and not finished else []
         result = reports[-1][1] if reports else None
         rounds.append(PairRound(state.session_id, number, order=_order(state.last_instructor_response), result=result))
-    return PairPosition(number, phase, finished, asking, clamped_rounds(last)), tuple(rounds)
+    planned = tuple(PlannedMessage(each.round, each.text) for each in state.planned_messages)
+    return PairPosition(planned, number, phase, finished, asking, clamped_rounds(last)), tuple(rounds)
 
 
 def _last_prompt(state: StateFile, phase: Phase) -> str | None:

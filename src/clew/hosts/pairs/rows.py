@@ -35,15 +35,34 @@ def set_prompt(store: Store, pair: Pair, text: str, now: float, **changes: objec
 def open_round(store: Store, pair: Pair, number: int, now: float, mark: str) -> Pair:
     """Starts a round: the instructor's prompt has the last report, the user's message and the changed files."""
     before = next((each for each in store.pairs.rounds(pair.id) if each.number == number - 1), None)
-    message, files = pair.message, pair.changed_files
-    changes = {"number": number, "phase": Phase.INSTRUCTING, "is_finished": False, "asked_again": False}
+    due = [each.text for each in pair.planned_messages if each.round <= number]
+    message, files = _joined(pair.message, *due), pair.changed_files
     if before is None:
-        text = prompts.first_round(pair)
+        text = prompts.with_news(prompts.first_round(pair), mark, message=message, changed=files)
     else:
         text = prompts.next_round(number, pair.last_round, before, mark, message=message, changed=files)
-        changes |= {"message": "", "changed_files": ()}
     store.pairs.add_round(PairRound(pair.id, number, message, files, started_at=now))
-    return set_prompt(store, pair, text, now, **changes)
+    return set_prompt(
+        store,
+        pair,
+        text,
+        now,
+        number=number,
+        phase=Phase.INSTRUCTING,
+        is_finished=False,
+        asked_again=False,
+        message="",
+        changed_files=(),
+        planned_messages=pair.planned_messages[len(due) :],
+    )
+
+
+def _open_round_after_end(store: Store, pair: Pair, now: float, mark: str) -> Pair:
+    """Starts a round of a pair whose instructor was done. The first message that is planned for later comes now."""
+    planned, number = pair.planned_messages, pair.number + 1
+    sooner = max(0, planned[0].round - number) if planned else 0
+    moved = tuple(each.replace(round=each.round - sooner) for each in planned)
+    return open_round(store, pair.replace(planned_messages=moved), number, now, mark)
 
 
 def record_start(store: Store, pair: Pair, run: Run, now: float) -> None:
@@ -52,7 +71,8 @@ def record_start(store: Store, pair: Pair, run: Run, now: float) -> None:
         store.pairs.update_round(pair.id, pair.number, worker_run_id=run.id, worker_model=run.model)
     else:
         store.pairs.update_round(pair.id, pair.number, instructor_run_id=run.id)
-    store.pairs.update(pair.id, at=now, run_id=run.id)
+    fresh = tuple(part for part in pair.fresh_parts if part is not pair.part)
+    store.pairs.update(pair.id, at=now, run_id=run.id, fresh_parts=fresh)
 
 
 def finished_run(store: Store, pair: Pair) -> FinishedRun | None:
@@ -98,7 +118,7 @@ def recover(store: Store, pair: Pair, changed: Sequence[str], now: float, mark: 
     was_received = is_in_thread and any(attempt.pid is not None for attempt in store.runs.attempts(run.id))
     if is_in_thread and not was_received:
         store.turns.archive(thread_id, run.prompt_turn_id, inclusive=True, at=now, why=UNHEARD)
-    _set_prompt_with_news(store, pair, prompts.CONTINUE if was_received else pair.asking, now, mark)
+    _set_prompt_with_news(store, pair, prompts.CONTINUE_PAIR if was_received else pair.asking, now, mark)
     return None
 
 
@@ -124,8 +144,9 @@ def record_order(store: Store, pair: Pair, order: Order, now: float, mark: str) 
         store.pairs.update_round(pair.id, pair.number, worker_model=model or pair.worker_model)
         return set_prompt(store, pair, order.instruction, now, phase=Phase.WORKING, asked_again=False)
     store.pairs.update_round(pair.id, pair.number, ended_at=now)
-    if (pair.message or pair.changed_files) and pair.number < pair.last_round:
-        return open_round(store, pair, pair.number + 1, now, mark)  # the instructor lacks the message or the files
+    is_incomplete = bool(pair.message or pair.changed_files or pair.planned_messages)
+    if is_incomplete and pair.number < pair.last_round:
+        return _open_round_after_end(store, pair, now, mark)  # the instructor lacks the messages or the files
     return _end(store, pair, now, is_finished=True)
 
 
@@ -152,12 +173,13 @@ class ResumeOptions(Record):
     thinking: bool | None = None
     permissions: Permissions | None = None
     cwd: str | None = None
+    fresh_session: bool = False  # the next run of each part starts a fresh session, with the whole transcript
 
 
 def resume(store: Store, pair: Pair, options: ResumeOptions, now: float, mark: str) -> Pair:
     """Applies the options, and starts the next round of a pair that was done. Raises UsageError and Busy."""
     finished_run(store, pair)
-    if pair.phase is Phase.DONE and pair.is_finished and not (options.message or pair.message):
+    if pair.phase is Phase.DONE and pair.is_finished and not (options.message or has_more_to_say(pair)):
         raise UsageError(
             f"The pair {pair.name} has finished.",
             hint=f'Say what is next: clew pair --session {pair.name} "and now …".',
@@ -184,6 +206,8 @@ def resume(store: Store, pair: Pair, options: ResumeOptions, now: float, mark: s
         thinking=pair.thinking if options.thinking is None else options.thinking,
         last_round=last,
         message=_joined(pair.message, options.message),
+        fresh_parts=tuple(PairPart) if options.fresh_session else pair.fresh_parts,
+        stop_requested=False,
         asked_again=False,  # so that the next invalid answer is asked for once more
         error=None,
         hint=None,
@@ -192,7 +216,16 @@ def resume(store: Store, pair: Pair, options: ResumeOptions, now: float, mark: s
     _update_threads(store, pair, options, now)
     if pair.phase is Phase.WORKING and (options.worker_model or not is_same_agent):
         store.pairs.update_round(pair.id, pair.number, worker_model=pair.worker_model)
-    return open_round(store, pair, pair.number + 1, now, mark) if pair.phase is Phase.DONE else pair
+    if pair.phase is not Phase.DONE:
+        return pair
+    if pair.is_finished:
+        return _open_round_after_end(store, pair, now, mark)
+    return open_round(store, pair, pair.number + 1, now, mark)
+
+
+def has_more_to_say(pair: Pair) -> bool:
+    """Whether there is a message for the instructor that was not sent yet."""
+    return bool(pair.message or pair.planned_messages)
 
 
 def _joined(*messages: str) -> str:

@@ -54,6 +54,7 @@ log = logging.getLogger("clew.hosts.pairs.pairs")
 
 T = TypeVar("T")
 SAVE_EVERY_ROUNDS = 5
+STOPPED = "The pair was stopped."
 
 
 class PairRuns:
@@ -90,8 +91,8 @@ class PairRuns:
                 return None
             if live.is_lost:
                 return taken_over(pair)
-            if live.stopped:
-                return Cancelled("The pair was stopped.")
+            if live.stopped or pair.stop_requested:
+                return Cancelled(STOPPED)
             finished = await self._ask(live, pair)
             error = await self._record(live, finished)
             if isinstance(error, UsageLimit) and live.options.wait_for_limit:
@@ -147,11 +148,19 @@ class PairRuns:
                 rounds = {each.number: each for each in store.pairs.rounds(pair.id)}
                 model = rounds[pair.number].worker_model or model
             how = live.options
-            options = TurnOptions(agent=pair.agent, model=model, timeout_s=how.timeout_s, person=how.person)
+            options = TurnOptions(
+                agent=pair.agent,
+                model=model,
+                fresh_session=part in pair.fresh_parts,
+                timeout_s=how.timeout_s,
+                person=how.person,
+            )
             return TurnRequest(thread, pair.asking, options, standing=thread.standing, not_before=live.not_before)
 
         def record(store: Store, run: Run) -> None:
             live.leases.fence(store)
+            if store.pairs.require(pair.id).stop_requested:  # since the loop has looked
+                raise Cancelled(STOPPED)
             rows.record_start(store, pair, run, self._context.clock())
 
         turn = await self._engine.start(await self._store.call(request), record)

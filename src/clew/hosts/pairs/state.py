@@ -102,6 +102,7 @@ def state_json(whole: SavedPair, environ: Mapping[str, str]) -> str:
         "lastRound": pair.last_round,
         "asking": pair.asking,
         "message": pair.message,
+        "plannedMessages": [{"round": each.round, "text": each.text} for each in pair.planned_messages],
         "rounds": [_round(each) for each in rounds],
         "sessions": {part.value: dict(known) for part, known in whole.sessions.items()},
     }

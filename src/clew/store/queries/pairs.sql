@@ -2,10 +2,12 @@
 -- locks: pair :id, name :name
 INSERT INTO pairs (id, name, task, cwd, agent, instructor_thread_id, worker_thread_id, instructor_model, worker_model,
     models, thinking, max_rounds, last_round, number, phase, is_finished, asking, asked_at, run_id, asked_again, message,
-    changed_files, error, hint, error_code, imported_from, created_at, updated_at)
+    changed_files, error, hint, error_code, imported_from, imported_round, stop_requested, fresh_parts,
+    planned_messages, created_at, updated_at)
 VALUES (:id, :name, :task, :cwd, :agent, :instructor_thread_id, :worker_thread_id, :instructor_model, :worker_model,
     :models, :thinking, :max_rounds, :last_round, :number, :phase, :is_finished, :asking, :asked_at, :run_id,
-    :asked_again, :message, :changed_files, :error, :hint, :error_code, :imported_from, :created_at, :updated_at);
+    :asked_again, :message, :changed_files, :error, :hint, :error_code, :imported_from, :imported_round,
+    :stop_requested, :fresh_parts, :planned_messages, :created_at, :updated_at);
 
 -- name: write_pair
 -- locks: pair :id, name :name
@@ -13,7 +15,9 @@ UPDATE pairs SET name = :name, task = :task, cwd = :cwd, agent = :agent, instruc
     worker_model = :worker_model, models = :models, thinking = :thinking, max_rounds = :max_rounds,
     last_round = :last_round, number = :number, phase = :phase, is_finished = :is_finished, asking = :asking,
     asked_at = :asked_at, run_id = :run_id, asked_again = :asked_again, message = :message,
-    changed_files = :changed_files, error = :error, hint = :hint, error_code = :error_code, updated_at = :updated_at
+    changed_files = :changed_files, error = :error, hint = :hint, error_code = :error_code, imported_round = :imported_round,
+    stop_requested = :stop_requested, fresh_parts = :fresh_parts, planned_messages = :planned_messages,
+    updated_at = :updated_at
 WHERE id = :id;
 
 -- name: pair_by_id

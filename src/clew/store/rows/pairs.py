@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from clew.core.pairs.pair import Order, Pair, PairRound, Phase
+from clew.core.pairs.pair import Order, Pair, PairPart, PairRound, Phase, PlannedMessage
 from clew.core.record import Record
 from clew.store.records import Row, dumps, flat, from_columns, record_from
 
@@ -26,9 +26,14 @@ class KeptFiles(Record):
     files: Mapping[str, KeptFile]  # the files that differed from the commit; without git, all files
 
 
+_LISTS = ("models", "changed_files", "fresh_parts", "planned_messages")
+
+
 def pair_row(pair: Pair) -> Row:
     return {
-        **flat(pair, without=("models", "changed_files")),
+        **flat(pair, without=_LISTS),
+        "fresh_parts": dumps(list(pair.fresh_parts)),
+        "planned_messages": dumps([[each.round, each.text] for each in pair.planned_messages]),
         "models": dumps(list(pair.models)),
         "changed_files": dumps(list(pair.changed_files)),
     }
@@ -44,6 +49,11 @@ def pair_from(row: Row) -> Pair:
         thinking=bool(row["thinking"]),
         is_finished=bool(row["is_finished"]),
         asked_again=bool(row["asked_again"]),
+        stop_requested=bool(row["stop_requested"]),
+        fresh_parts=tuple(PairPart(part) for part in json.loads(row["fresh_parts"])),
+        planned_messages=tuple(
+            PlannedMessage(int(number), str(text)) for number, text in json.loads(row["planned_messages"])
+        ),
     )
 
 

@@ -21,8 +21,13 @@ DUMPED = (
         has_id=True,
         belongs_to={"instructor_thread_id": "threads", "worker_thread_id": "threads"},
         may_name={"run_id": "runs"},
-        json={"models": Json(list, str), "changed_files": Json(list, str)},
-        store_columns=frozenset({"updated_at"}),
+        json={
+            "models": Json(list, str),
+            "changed_files": Json(list, str),
+            "fresh_parts": Json(list, str),
+            "planned_messages": Json(list, list),
+        },
+        store_columns=frozenset({"updated_at", "stop_requested", "imported_round"}),
         is_shared=True,
     ),
     DumpedTable(

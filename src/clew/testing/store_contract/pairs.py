@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from clew.core.ids import RunId, ThreadId
-from clew.core.pairs.pair import Order, Pair, PairRound, Phase
+from clew.core.pairs.pair import Order, Pair, PairPart, PairRound, Phase, PlannedMessage
 from clew.core.record import replace
 from clew.errors import Conflict, NotFound
 from clew.store.store import Store
@@ -32,12 +32,17 @@ class PairContract:
             asked_again=True,
             message=ODD_TEXTS[4],
             changed_files=ODD_TEXTS[1:3],
+            imported_round=4,
+            stop_requested=True,
+            fresh_parts=(PairPart.WORKER,),
+            planned_messages=(PlannedMessage(2, ODD_TEXTS[2]), PlannedMessage(5, "More.")),
             error="It failed.",
             error_code="failed",
         )
         assert store.pairs.create(odd) == odd
         assert store.pairs.find("pair-1") == store.pairs.find("build") == store.pairs.require("build") == odd
         changed = store.pairs.update("pair-1", at=20.0, phase=Phase.DONE, is_finished=True, run_id=None, error=None)
+        assert changed.planned_messages == odd.planned_messages
         assert store.pairs.find("pair-1") == changed
         assert (changed.phase, changed.is_finished, changed.updated_at, changed.task) == (
             Phase.DONE,

@@ -39,12 +39,12 @@ async def diff(client: Client, a: str, b: str, context: int, exit_code: bool, as
       clew threads diff fix-login fix-login-fork
       clew threads diff fix-login fix-login-opus --context 0
     """
-    from clew.cli.threads.branching.diff_display import as_object, lines_of
-    from clew.hosts.branching.compare import compare
+    from clew.api.branching import compare, comparison_shape
+    from clew.cli.threads.branching.diff_display import lines_of
 
-    found = await note_when_slow("comparing…", compare(client.engine, a, b))
+    found = await note_when_slow("comparing…", compare(client, a, b))
     if as_json:
-        print_json(as_object(found, context))
+        print_json(comparison_shape(found, context).to_json())
     else:
         for compared in found:
             for line in lines_of(compared, context):

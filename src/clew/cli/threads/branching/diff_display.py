@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clew.cli.ui.formatting import agent_words, harmless, one_line, plural, speaker
 from clew.cli.ui.printing import has_colours
@@ -14,8 +14,8 @@ from clew.core.branching.edits import FileDiff, FileDiffKind, diff_lines
 from clew.core.ids import SHORT_ID
 
 if TYPE_CHECKING:
+    from clew.api.branching import Comparison
     from clew.core.history import Turn
-    from clew.hosts.branching.compare import Comparison
 
 SAME_TURN_CHARS = 70  # how much is shown of a turn that is the same
 SIGNS = {"same": "=", "changed": "~", "both": "?", "only_a": "-", "only_b": "+"}  # for a turn or a file
@@ -135,35 +135,3 @@ def _sum(compared: Comparison) -> str:
 def _painted(sign: str, text: str) -> str:
     colour = COLOURS.get(sign, "") if has_colours(sys.stdout) else ""
     return f"{colour}{text}\x1b[0m" if colour else text
-
-
-def as_object(found: tuple[Comparison, ...], context: int) -> dict[str, Any]:
-    same = all(each.is_same for each in found)
-    if len(found) == 1:
-        return {"same": same, **_compared_object(found[0], context)}
-    return {"same": same, **{str(each.part): _compared_object(each, context) for each in found}}
-
-
-def _compared_object(compared: Comparison, context: int) -> dict[str, Any]:
-    names = compared.a.name, compared.b.name
-    return {
-        "a": {"id": compared.a.id, "name": compared.a.name},
-        "b": {"id": compared.b.id, "name": compared.b.name},
-        "turns": [{"step": step.step, "a": _turn_object(step.a), "b": _turn_object(step.b)} for step in compared.turns],
-        "files": [
-            {
-                "path": file.path,
-                "step": file.step,
-                "a_edits": len(file.a),
-                "b_edits": len(file.b),
-                "diff": "\n".join(diff_lines(file, names, context)),
-            }
-            for file in compared.files
-        ],
-    }
-
-
-def _turn_object(turn: Turn | None) -> dict[str, Any] | None:
-    if turn is None:
-        return None
-    return {"id": turn.id, "role": turn.role, "agent": turn.agent, "model": turn.model, "text": turn.text}

@@ -8,16 +8,14 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, complete_thread
-from clew.cli.threads.listing import thread_object
 from clew.cli.ui.formatting import harmless, plural
 from clew.cli.ui.printing import note, print_json, say
-from clew.cli.ui.upcoming import next_turn
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
+    from clew.api.branching import Forked
     from clew.api.client import Client
-    from clew.hosts.branching.fork import Forked
-    from clew.hosts.chat.preview import Preview
+    from clew.api.wire.branching import Fork
 
 MAX_ROUNDS = 1_000_000
 
@@ -48,39 +46,24 @@ def fork(name: str, new: str | None, at_round: int | None, at_turn: str | None, 
         raise UsageError("--at-round and --at cannot be given together.", hint="Give one of them.")
 
     async def work(client: Client) -> None:
-        made = await client.fork(name, new, at_round=at_round, at_turn=at_turn)
-        next_turns = {thread.name: await next_turn(await client.find(thread.id)) for thread in made.threads}
-        _print(made, next_turns, as_json=as_json)
+        from clew.api import branching
+
+        made = await branching.fork(client, name, new, at_round=at_round, at_turn=at_turn)
+        shape = await branching.fork_shape(client, made)
+        if as_json:
+            print_json(shape.to_json())
+        else:
+            _print(made, shape)
 
     with_client(work)
 
 
-def _print(made: Forked, next_turns: dict[str, tuple[Preview | None, str]], *, as_json: bool) -> None:
-    if as_json:
-        threads = []
-        for thread in made.threads:
-            preview, words = next_turns[thread.name]
-            resumes, reason = (preview.resumes, preview.reason) if preview is not None else (None, None)
-            shown = {"resumes": resumes, "reason": reason, "words": words}
-            threads.append(thread_object(thread) | {"next_turn": shown})
-        print_json(
-            {
-                "name": made.pair or made.threads[0].name,
-                "id": None if made.pair else made.threads[0].id,
-                "of": [{"id": made.of_id, "name": made.of}],
-                "pair": made.pair,
-                "turns": made.turns,
-                "rounds": made.rounds,
-                "notes": list(made.notes),
-                "threads": threads,
-            }
-        )
-        return
-    say(made.pair or made.threads[0].name)
+def _print(made: Forked, shape: Fork) -> None:
+    say(shape.name)
     note(f"{made.of} up to round {made.rounds}: {plural(made.turns, 'turn')}")
-    for thread in made.threads:
+    for thread in shape.threads:
         where = f" of {thread.name}" if made.pair else ""
-        note(harmless(f"next turn{where}: {next_turns[thread.name][1]}"))
+        note(harmless(f"next turn{where}: {thread.next_turn.words}"))
     for words in made.notes:
         note(words)
     if made.pair:

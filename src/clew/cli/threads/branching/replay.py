@@ -15,15 +15,21 @@ from clew.cli.ui.printing import note, print_json
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
+    from clew.api.branching import LiveReplay
     from clew.api.client import Client
-    from clew.hosts.branching.replay import LiveReplay
+
+PART_MODELS = ("instructor_model", "worker_model")
 
 
 @click.command()
 @click.argument("name", shell_complete=complete_thread)
 @click.option("--with-model", "model", metavar="MODEL", help="The model that answers.  [default: the agent's own]")
+@click.option("--with-instructor-model", "instructor_model", metavar="MODEL", help="Of a pair: the model that plans.")
+@click.option("--with-worker-model", "worker_model", metavar="MODEL", help="Of a pair: the model that does the work.")
 @click.option("--with-agent", "agent", metavar="AGENT", help="The agent that answers.  [default: the thread's]")
-@click.option("--rounds", type=click.IntRange(1), metavar="N", help="Only the first N prompts.  [default: all]")
+@click.option(
+    "--rounds", type=click.IntRange(1), metavar="N", help="Only the first N prompts; of a pair, at most N rounds."
+)
 @click.option("--cwd", metavar="DIR", help="The work directory.  [default: the thread's]")
 @click.option(
     "--permissions",
@@ -41,27 +47,44 @@ def replay(name: str, new_name: str | None, timeout: str | None, as_json: bool, 
     The thread's current prompts are asked one after the other in a new thread. The old thread stays as it is. Unless
     --permissions allows more, the agent may only read, so it does not do what it says it would do. On a terminal of 110
     columns or more the answers are shown side by side. Ctrl-C keeps what was answered; the same command with --name
-    continues with the first prompt that has no complete answer. Of a pair, name one thread: pair-NAME-instructor or
-    pair-NAME-worker.
+    continues with the first prompt that has no complete answer. Prompts with which Clew itself continued an interrupted
+    run are not asked again.
+
+    If NAME is a pair's, a new pair gets its task, and the messages that you sent to it in their rounds. --with-model is
+    for both parts; a part that no option names keeps its model.
 
     \b
       clew threads replay fix-login --with-model opus
       clew threads replay fix-login --with-agent codex --with-model gpt-5.5-codex --rounds 2
       clew threads replay fix-login --with-model opus --name fix-login-opus        continue after Ctrl-C
+      clew threads replay maze --with-worker-model haiku                           a pair, with another worker
     """
-    if options["model"] is None and options["agent"] is None:
+    if all(options[key] is None for key in ("model", "agent", *PART_MODELS)):
         raise UsageError("No model and no agent was given.", hint="Give --with-model, --with-agent, or both.")
 
+    limits = [f"--rounds {options['rounds']}"] if options["rounds"] is not None else []
+    limits += [f"--timeout {timeout}"] if timeout is not None else []
+
     async def work(client: Client) -> int:
+        from clew.api import pairs
+
+        if await pairs.is_pair(client, name):
+            from clew.cli.threads.branching.pair_replay import replay_pair
+
+            return await replay_pair(client, name, options | {"name": new_name}, limits, as_json=as_json)
+        part_models = [options.pop(key) for key in PART_MODELS]
+        if any(part_models):
+            await client.find(name)  # raises NotFound
+            raise UsageError(
+                f"{name} is a thread, not a pair: its agent has one model.",
+                hint="Give --with-model, or name the pair.",
+            )
+        from clew.api.branching import ReplayOptions, prepare_replay
         from clew.core.thread import Permissions
-        from clew.hosts.branching.replay import ReplayOptions
-        from clew.hosts.branching.replay import replay as replayed
 
         allowed = options.pop("permissions")
         asked = ReplayOptions(name=new_name, permissions=Permissions(allowed) if allowed else None, **options)
-        limits = [f"--rounds {asked.rounds}"] if asked.rounds is not None else []
-        limits += [f"--timeout {timeout}"] if timeout is not None else []
-        return await _run(await replayed(client.engine, name, asked), limits, as_json=as_json)
+        return await _run(await prepare_replay(client, name, asked), limits, as_json=as_json)
 
     return with_client(work, work_dir=options["cwd"], timeout=timeout)
 
@@ -95,13 +118,14 @@ async def _conclude(live: LiveReplay, limits: Sequence[str], *, as_json: bool) -
     """Prints how the replay ended, and returns the exit code.
 
     `limits`: the options that are not stored with the thread; the command that continues the replay needs them."""
+    from clew.api.branching import replayed
     from clew.cli.foreground_run import report_error
-    from clew.cli.threads.branching.replay_display import as_object, sums
+    from clew.cli.threads.branching.replay_display import sums
 
-    answers = (await live.answers())[: live.count]
+    done = await replayed(live)
     if as_json:
-        print_json(as_object(live, answers))
-    for line in sums(live, answers):
+        print_json(done.to_shape().to_json())
+    for line in sums(done):
         note(line)
     if live.error is None:
         note(f"{live.old.name} is unchanged; clew threads diff {live.old.name} {live.thread.name} compares them")

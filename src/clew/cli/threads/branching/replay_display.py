@@ -5,24 +5,23 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from clew.cli.error_report import error_object
-from clew.cli.ui.formatting import agent_words, harmless, one_line, plural, price
-from clew.cli.ui.printing import say
-from clew.cli.ui.run_display import RunDisplay
-from clew.cli.ui.tool_lines import indented
-from clew.core.costs.usage import NO_USAGE, Usage
-from clew.core.runs import events
-from clew.hosts.branching.replay import (
+from clew.api.branching import (
     LiveReplay,
     ReplayAnswer,
     ReplayAnswered,
     ReplayAsking,
+    Replayed,
     ReplayEvent,
     ReplayRound,
     ReplayRunEvent,
 )
+from clew.cli.ui.formatting import agent_words, harmless, one_line, plural, price
+from clew.cli.ui.printing import say
+from clew.cli.ui.run_display import RunDisplay
+from clew.cli.ui.tool_lines import indented
+from clew.core.costs.usage import NO_USAGE
+from clew.core.runs import events
 
 SIDE_BY_SIDE_COLUMNS = 110  # a narrower terminal shows the answers one below the other
 PROMPT_CHARS = 300
@@ -96,60 +95,18 @@ def _side_by_side(sides: Sequence[tuple[str, str]], width: int) -> None:
     console.print()
 
 
-def sums(live: LiveReplay, answers: Sequence[ReplayRound]) -> Iterator[str]:
+def sums(done: Replayed) -> Iterator[str]:
     """A line for each thread: `fix-login: 3 answers · 22,135 tokens (22,087 cached) · $0.0123 · 12.3 s`."""
-    for name, sum_ in zip((live.old.name, live.thread.name), _sums(answers), strict=True):
-        usage: Usage = sum_["usage"]
-        parts = [f"{name}: {plural(sum_['answers'], 'answer')}"]
-        if sum_["cut_off"]:
-            parts[0] += f" and {sum_['cut_off']:,} cut off"
+    for name, totals in ((done.old.name, done.before), (done.thread.name, done.after)):
+        usage = totals.usage
+        parts = [f"{name}: {plural(totals.answers, 'answer')}"]
+        if totals.cut_off:
+            parts[0] += f" and {totals.cut_off:,} cut off"
         if usage != NO_USAGE:
             tokens = usage.shown_tokens + usage.output_tokens
             parts.append(f"{tokens:,} tokens ({usage.cache_read_input_tokens:,} cached)")
-            unpriced = f", {sum_['unpriced']:,} without a price" if sum_["cost_usd"] and sum_["unpriced"] else ""
-            parts.append(price(sum_["cost_usd"] or 0.0, used=True) + unpriced)
-        if sum_["seconds"] is not None:
-            parts.append(f"{sum_['seconds']:.1f} s")
+            unpriced = f", {totals.unpriced:,} without a price" if totals.cost_usd and totals.unpriced else ""
+            parts.append(price(totals.cost_usd or 0.0, used=True) + unpriced)
+        if totals.seconds is not None:
+            parts.append(f"{totals.seconds:.1f} s")
         yield " · ".join(parts)
-
-
-def _sums(answers: Sequence[ReplayRound]) -> Iterator[dict[str, Any]]:
-    """The totals of both threads. Values that are not known are not counted."""
-    for said in ([each.before for each in answers], [each.after for each in answers]):
-        known = [each for each in said if each is not None]
-        times = [each.seconds for each in known if each.seconds is not None]
-        costs = [each.cost_usd for each in known if each.cost_usd is not None]
-        yield {
-            "answers": sum(not each.partial for each in known),
-            "cut_off": sum(each.partial for each in known),
-            "usage": sum((each.usage for each in known), NO_USAGE),
-            "cost_usd": sum(costs) if costs else None,
-            "unpriced": len(known) - len(costs),
-            "seconds": sum(times) if times else None,
-        }
-
-
-def as_object(live: LiveReplay, answers: Sequence[ReplayRound]) -> dict[str, Any]:
-    before, after = (sum_ | {"usage": sum_["usage"].as_dict()} for sum_ in _sums(answers))
-    return {
-        "name": live.thread.name,
-        "id": live.thread.id,
-        "of": [{"id": live.old.id, "name": live.old.name}],
-        "agent": live.thread.agent,
-        "model": live.thread.model,
-        "permissions": live.thread.permissions,
-        "cwd": live.thread.cwd,
-        "prompts": live.count,
-        "rounds": [
-            {
-                "number": each.number,
-                "prompt": each.prompt,
-                "before": each.before.as_dict() if each.before is not None else None,
-                "after": each.after.as_dict() if each.after is not None else None,
-            }
-            for each in answers
-        ],
-        "before": before,
-        "after": after,
-        "error": None if live.error is None else error_object(live.error),
-    }
