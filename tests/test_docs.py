@@ -181,7 +181,19 @@ PYTHON_EXAMPLES: dict[str, Example] = {
             "both 0 (4, 4)",
         ],
     ),
+    "Modules": (_says(), ["True ['claude']", "ask default"]),
     "Sessions by key": (_says(), ["boss:charles/peon:4 None", "False []"]),
+    "Moving threads": (
+        _says(),
+        [
+            "progress reading fix-login",
+            "ended ",
+            "imported copy 2",
+            "fix-login pushed",
+            "nobody There is no thread named nobody.",
+            "restored fix-login 1",
+        ],
+    ),
     "Errors": (
         _refuses,
         [

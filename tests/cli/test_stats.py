@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from clew.cli.stats import estimate
+from clew.api.stats import Dimension, grouped
+from clew.cli.stats import DIMENSIONS, estimate
 from clew.core.costs.savings import daily_savings, total_savings
 from clew.core.costs.usage import StatRow, Usage
 
@@ -89,6 +90,66 @@ def test_the_estimates_are_at_most_three_lines() -> None:
         3.5,
         "with a plain --resume every turn (estimate of 1 of 2 runs, the rest as paid)",
     )
+
+
+def test_the_option_by_takes_every_dimension() -> None:
+    assert [each.value for each in Dimension] == list(DIMENSIONS)
+
+
+def test_groups_are_sorted_by_cost_and_days_in_order_and_add_up_to_the_total() -> None:
+    rows = [
+        row(kind="chat", model="a", day=20_001, cost_usd=1.0, directory="/shop/src"),
+        row(kind="job", model=None, day=20_000, cost_usd=3.0, runs=2, directory="/trees/issue-7"),
+        row(kind="job", model="b", day=20_000, cost_usd=2.0, directory="/elsewhere"),
+    ]
+    projects = {"/shop/src": "/shop", "/trees/issue-7": "/shop", "/elsewhere": "/elsewhere"}
+    expected = {
+        Dimension.KIND: [("job", 3, 5.0), ("chat", 1, 1.0)],
+        Dimension.PROJECT: [("/shop", 3, 4.0), ("/elsewhere", 1, 2.0)],
+        Dimension.AGENT: [("claude", 4, 6.0)],
+        Dimension.MODEL: [(None, 2, 3.0), ("b", 1, 2.0), ("a", 1, 1.0)],
+        Dimension.DAY: [("2024-10-04", 3, 5.0), ("2024-10-05", 1, 1.0)],
+    }
+    for by, groups in expected.items():
+        found = grouped(rows, by, projects)
+        assert [(each.name, each.savings.runs, each.savings.cost_usd) for each in found.groups] == groups
+        assert (found.total.runs, found.total.cost_usd) == (4, 6.0)
+
+
+def test_stats_by_kind_say_what_jobs_and_chats_cost_and_each_run_says_what_it_belongs_to(cli: Any) -> None:
+    assert cli.run("stats", "--by", "kind").err.startswith("No runs yet.")
+    assert cli.run("stats", "--by", "kind", "--json").json["groups"] == []
+    cli.run("ask", "-t", "t", "one")
+    cli.run("ask", "-t", "t", "two")
+    job = cli.run("jobs", "submit", "--wait", "--json", "!say done").json
+
+    stats = cli.run("stats", "--by", "kind", "--json").json
+    assert {group["name"]: (group["runs"], group["resumed"]) for group in stats["groups"]} == {
+        "chat": (2, 1),
+        "job": (1, 0),
+    }
+    of_job = next(group for group in stats["groups"] if group["name"] == "job")
+    assert of_job["cost_usd"] == pytest.approx(job["cost_usd"], abs=2e-6) and job["cost_usd"] > 0
+    total = sum(group["cost_usd"] for group in stats["groups"])
+    assert (stats["by"], stats["total"]["runs"], stats["total"]["cost_usd"]) == ("kind", 3, pytest.approx(total))
+    lines = [line.split() for line in cli.run("stats", "--by", "kind").out.splitlines()]
+    assert lines[0] == ["KIND", "RUNS", "RESUMED", "RATE", "READ", "WRITTEN", "COST", "SAVED"]
+    assert {line[0]: line[1:4] for line in lines[1:]} == {
+        "chat": ["2", "1", "50%"],
+        "job": ["1", "0", "0%"],
+        "total": ["3", "1", "33%"],
+    }
+    [project] = cli.run("stats", "--by", "project", "--thread", "t", "--json").json["groups"]
+    assert (project["name"], project["runs"]) == (str(cli.stage.work), 2)
+    bad = cli.run("stats", "--by", "colour")
+    assert (bad.code, bad.out) == (2, "")
+    assert cli.run("stats", "--by", "kind", "reviews").code == 2
+
+    newest, *_, oldest = cli.run("runs", "list", "--json").json
+    assert (newest["kind"], newest["belongs_to"]) == ("job", {"kind": "job", "id": job["id"], "name": None})
+    assert (oldest["kind"], oldest["belongs_to"]) == ("chat", None)
+    assert f"job {job['id']}" in cli.run("runs", "show", newest["id"]).out
+    assert cli.run("runs", "show", newest["id"], "--json").json["belongs_to"]["id"] == job["id"]
 
 
 @pytest.mark.rest

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from clew.api.client import Client
+from clew.api.jobs import view_jobs
 from clew.core.hooks.hook import session_key
 from clew.core.jobs.job import CONTINUE, STOPPED, Job, JobStatus
 from clew.core.runs.limits import JITTER_S
@@ -171,6 +172,11 @@ async def test_a_retry_of_an_older_job_asks_again_and_archives_nothing(stage: St
         assert stage.launches[-1].resumes == newer.session_id
         assert "SKILL" not in stage.prompt and "mend the port" in stage.prompt
         assert newer == await client.jobs.find(newer.id)
+        [of_older, of_newer] = await view_jobs(client, [done, newer])
+        assert (len(of_older.runs), [run.id for run in of_newer.runs]) == (2, [newer.run_id]), "each has its own runs"
+        assert [run.outcome for run in of_older.runs] == ["failed", "success"]
+        belongings = await client.views.belongings([*of_older.runs, *of_newer.runs])
+        assert {(each.kind, each.item.kind) for each in belongings.values() if each.item} == {("hook", "job")}
 
 
 async def test_a_retry_of_the_newest_job_continues_it(scripted: Stage) -> None:

@@ -24,6 +24,12 @@ def map_case(_context: Any, case: Any) -> Any:
         if case.operation.path == "/api/reviews":
             _fix_review(body)
         _fix_branching(case, body)
+        if case.operation.path.startswith("/api/remotes/"):
+            body["url"] = f"file://{os.environ['FUZZ_CWD']}/remote"  # no other machine is asked
+        if case.operation.path == "/api/archives/clean":
+            body["dry_run"] = True  # the review must not be archived
+        if case.operation.path == "/api/archives" and body.get("thread") == os.environ["FUZZ_KEPT"]:
+            body["thread"] = "nobody"
     if case.operation.path == "/api/jobs/{job}/events" and _is_well_formed(case):
         case.path_parameters = {"job": os.environ["FUZZ_JOB"]}
     if (

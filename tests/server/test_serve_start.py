@@ -14,7 +14,7 @@ import pytest
 
 import clew
 import forkserver
-from clew.server.daemon_registry import registered, running_daemons
+from clew.system.daemon_registry import registered, running_daemons
 from clew.testing.stage import Stage
 from server.daemons import ServeProcess, mode
 
@@ -96,7 +96,7 @@ async def test_a_second_daemon_of_a_home_names_the_first(
 def test_a_daemon_is_registered_as_long_as_it_lives(tmp_path: Path) -> None:
     (tmp_path / "serving").mkdir()
     (tmp_path / "serving" / "12345").write_text("7421\n")  # left by a daemon that was killed
-    asked = "import pathlib, sys; from clew.server.daemon_registry import running_daemons; "
+    asked = "import pathlib, sys; from clew.system.daemon_registry import running_daemons; "
     asked += "print(running_daemons(pathlib.Path(sys.argv[1])))"
 
     def seen() -> str:

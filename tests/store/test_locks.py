@@ -155,6 +155,21 @@ def test_a_pin_that_was_retired_in_the_meantime_stays_retired(postgres: Postgres
         assert store.pins.of_thread("thread-1")[0].state is PinState.RETIRED
 
 
+def test_an_urgent_job_is_added_while_the_job_before_it_is_being_changed(postgres: PostgresServer) -> None:
+    """To wait for that change in the last step of a transaction would end in a deadlock."""
+    with open_store(postgres.new_store()) as store, ThreadPoolExecutor(1) as pool:
+        for name in ("one", "two", "three"):
+            store.threads.create(a_thread(name, name))
+        store.jobs.create(a_job("first", key="k", thread_id="one", priority=90))
+        store.jobs.create(a_job("other", thread_id="two"))
+        with store.transaction():
+            store.jobs.update("first", tries=2)
+            urgent = a_job("urgent", key="k", thread_id="three", priority=1)
+            pool.submit(store.jobs.create, urgent).result(timeout=20)
+        store.jobs.repair_queue(0, 500)
+        assert store.jobs.claimable(0.0, 9) == ["first", "other"], "the next heartbeat lends the priority"
+
+
 @pytest.mark.rest
 def test_transactions_that_conflict_can_be_retried(postgres: PostgresServer) -> None:
     with open_store(postgres.new_store()) as store:

@@ -16,9 +16,11 @@ from clew.store.database import sql
 from clew.store.database.database import logged_when_slow
 from clew.store.database.text import pack, unpack
 from clew.store.records import flat, run_row
+from clew.store.rows.jobs import job_row
 from clew.store.rows.pairs import KeptFiles, pair_row
 from clew.store.rows.reviews import packed_files
 from clew.testing.store_contract import a_run, a_thread, a_turn
+from clew.testing.store_contract.jobs import a_job
 from clew.testing.store_contract.pairs import a_pair
 
 STORE = Path(sql.__file__).parents[1]
@@ -168,6 +170,34 @@ def test_contents_of_a_pairs_files_in_an_older_store_are_dropped(tmp_path: Path)
         assert store.pairs.files("pair-1") is None
         store.pairs.keep_files("pair-1", KeptFiles(None, "abc", {}))
         assert store.pairs.files("pair-1") == KeptFiles(None, "abc", {})
+
+
+def test_jobs_of_an_older_store_stay_queued_and_their_runs_are_found(tmp_path: Path) -> None:
+    """A store from before priorities, in which two jobs of a hook share a thread and the first had two runs."""
+    path = tmp_path / "clew.db"
+    path.touch(0o600)
+    raw = sqlite3.connect(path)
+    for number, file in enumerate((each for each in sql.migrations() if each.stem < "0020"), start=1):
+        for statement in sql.statements(file, "named"):
+            raw.execute(statement)
+        raw.execute("INSERT INTO schema_version VALUES (?, ?)", (number, file.stem))
+    raw.execute("PRAGMA journal_mode = WAL")
+    _insert(raw, "threads", {**flat(a_thread()), "kind": "hook"})
+    for number, prompt in enumerate(("turn-a", "turn-b", "turn-c", "turn-d"), 1):
+        _insert(raw, "runs", {**run_row(a_run(f"run-{number}", prompt_turn_id=prompt)), "position": number})
+    first = a_job("first", kind="hook", key="k", runs=2, run_id="run-2", prompt_turn_id="turn-a")
+    second = a_job("second", kind="hook", key="k", runs=1, run_id="run-3", prompt_turn_id="turn-c")
+    for number, job in enumerate((first, second, a_job("plain")), 1):
+        _insert(raw, "jobs", {**job_row(job), "number": number})
+    raw.commit()
+    raw.close()
+    with open_store(path) as store:
+        assert [store.jobs.find(job.id) for job in (first, second)] == [first, second]
+        assert store.jobs.claimable(0.0, 9) == ["first", "plain"]
+        store.jobs.create(a_job("urgent", key="k", priority=1))
+        assert [run.id for run in store.runs.of_job("first")] == ["run-1", "run-2"]
+        assert [run.id for run in store.runs.of_job("second")] == ["run-3"]
+        assert store.runs.require("run-4").job_id is None, "a person asked in the thread"
 
 
 def test_a_slow_migration_is_logged() -> None:

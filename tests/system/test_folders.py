@@ -12,8 +12,8 @@ import pytest
 
 from clew.git.worktrees import worktrees
 from clew.hosts.transfer import archive_file
-from clew.server import daemon_registry
 from clew.server.security import token
+from clew.system import daemon_registry
 from clew.system.folders import make_private
 from clew.testing.store_contract import a_thread
 from clew.wiring.worker import worker_name

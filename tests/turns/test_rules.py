@@ -13,7 +13,7 @@ from clew.agents.claude import Claude
 from clew.api.client import Reply, Thread
 from clew.core.ids import ThreadId
 from clew.core.runs.events import Warned
-from clew.engine.planning.notices import directory
+from clew.system.work_trees import in_main_tree, project_of
 from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage
 from conftest import make_stage
@@ -106,22 +106,25 @@ async def test_unreadable_folders_fail_no_run(scripted: Stage) -> None:
 
 
 @pytest.mark.process
-def test_work_trees_of_a_repository_are_one_directory(tmp_path: Path) -> None:
+def test_work_trees_of_a_repository_are_one_in_main_tree(tmp_path: Path) -> None:
     repo, tree = tmp_path / "repo", tmp_path / "trees" / "issue-7"
     (repo / "sub").mkdir(parents=True)
-    assert directory(repo / "sub") == str(repo / "sub"), "not a repository yet"
+    assert in_main_tree(repo / "sub") == str(repo / "sub"), "not a repository yet"
     (repo / "sub" / "file").touch()
     git(repo, "init", "-q")
     git(repo, "add", ".")
     git(repo, "commit", "-q", "-m", "first")
     git(repo, "worktree", "add", "-q", str(tree))
-    assert directory(tree / "sub") == directory(repo / "sub") == str(repo / "sub")
+    assert in_main_tree(tree / "sub") == in_main_tree(repo / "sub") == str(repo / "sub")
+    assert project_of(tree / "sub") == project_of(repo / "sub") == project_of(repo) == str(repo)
+    assert project_of(repo / "gone" / "folder") == str(repo) and project_of(tmp_path / "x") == str(tmp_path / "x")
     git(tmp_path, "clone", "-q", "--bare", str(repo), "bare.git")
     git(tmp_path / "bare.git", "worktree", "add", "-q", str(tmp_path / "trees" / "issue-8"))
-    assert directory(tmp_path / "trees" / "issue-8") == str(tmp_path / "bare.git")
+    assert in_main_tree(tmp_path / "trees" / "issue-8") == str(tmp_path / "bare.git")
+    assert project_of(tmp_path / "trees" / "issue-8") == str(tmp_path / "bare.git")
     submodule = tmp_path / "module"
     submodule.mkdir()
     (submodule / ".git").write_text("gitdir: ../repo/.git/modules/module\n")
-    assert directory(submodule) == str(submodule)
+    assert in_main_tree(submodule) == str(submodule)
     (submodule / ".git").write_bytes(b"\xff\0 no git")
-    assert directory(submodule) == str(submodule)
+    assert in_main_tree(submodule) == str(submodule)

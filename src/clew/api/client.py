@@ -30,7 +30,7 @@ from clew.api.thread import ThreadKeywords, choice
 from clew.core.costs.usage import StatRow
 from clew.core.history import Visibility
 from clew.core.lookup import SEARCH_LIMIT, by_prefix
-from clew.core.record import check_keywords
+from clew.core.record import Record, check_keywords
 from clew.core.runs.options import Person, TurnOptions
 from clew.core.runs.permissions import Answer
 from clew.core.runs.run import LIVE, Attempt, RunStatus
@@ -62,6 +62,15 @@ if TYPE_CHECKING:
     from clew.wiring.hosts import Hosts
 
 NO_ENVIRON: Mapping[str, str] = MappingProxyType({})
+
+
+class Renamed(Record):
+    """A thread or a pair under its new name."""
+
+    id: str
+    names: tuple[tuple[str, str], ...]  # before and now: of the thread; or of the pair and of its threads
+    is_pair: bool = False
+    trouble: str | None = None  # why the state file of the pair still has the old name
 
 
 class Client:
@@ -193,10 +202,17 @@ class Client:
         run = await self.run(run_id)
         return await self.engine.cancel(run.id)
 
-    async def stats(self, *, thread: Thread | None = None, since: float | None = None) -> list[StatRow]:
-        """The figures of the runs by day, agent, model and outcome; `clew.core.costs.savings` sums them up."""
+    async def stats(
+        self, *, thread: Thread | None = None, since: float | None = None, by_directory: bool = False
+    ) -> list[StatRow]:
+        """The figures of the runs by day, kind of thread, agent, model and outcome, and by the thread's directory.
+
+        `clew.core.costs.savings` sums them up, and `clew.api.stats` groups them.
+        """
         of_thread = thread.record.id if thread is not None else None
-        return await self.engine.store.call(lambda store: store.runs.stats(thread_id=of_thread, since=since))
+        return await self.engine.store.call(
+            lambda store: store.runs.stats(thread_id=of_thread, since=since, by_directory=by_directory)
+        )
 
     async def reply(self, run_id: str) -> Reply:
         """How a run of any process ended. Raises Conflict while it is in progress."""
@@ -233,6 +249,36 @@ class Client:
         Raises Conflict if it has started.
         """
         return await self._chat.queued.send(run_id)
+
+    async def rename(self, name: str, new: str) -> Renamed:
+        """Renames a thread; or a pair, with both its threads and the name in its state file.
+
+        Raises NotFound, UsageError, Conflict if the name is taken, and Busy while the pair is running.
+        """
+        from clew.hosts.pairs import naming
+
+        done = await naming.rename(self.engine, name, new)
+        if done is not None:
+            return Renamed(done.pair.id, done.names, is_pair=True, trouble=done.trouble)
+        thread = await self.find(name)
+        was = thread.name
+        await thread.change(name=new)
+        return Renamed(thread.record.id, ((was, thread.name),))
+
+    def check_agent(self, name: str | None = None, *, installed: bool = True) -> None:
+        """Raises UsageError if Clew knows no such agent, and AgentMissing if its CLI is not on this machine.
+
+        Without a name, the agent of the settings. `installed=False`: only whether Clew knows it.
+        """
+        agent = name or self.settings.of("agent")
+        if installed:
+            self.engine.find(agent)
+        else:
+            self.engine.adapter(agent)
+
+    async def recover(self) -> list[RunRecord]:
+        """For daemons: ends the runs whose process died since the store was opened, as `open` does."""
+        return await self.engine.recover()
 
     async def take_up(self, may_run: Callable[[ThreadRecord], bool] | None = None) -> list[RunRecord]:
         """For daemons: starts prompts that a dead daemon left queued, and delivers answers that its runs did not read.
@@ -307,6 +353,11 @@ class Client:
     def hooks(self) -> Hooks:
         """Agents that a forge's webhooks start: sessions by key, events. Raises ConfigError for wrong settings."""
         return self._hosts.hooks
+
+    @property
+    def user_file(self) -> Path | None:
+        """The user's own clew.toml, if there is one."""
+        return config.user_file(self._environ)
 
     def hook_keys(self, forge: Forge) -> ForgeKeys:
         """The secret and the token that the environment has for a forge. They are neither stored nor shown."""

@@ -1,4 +1,4 @@
-"""Hooks for surfaces: receive a forge's messages, reset sessions, and show everything as JSON.
+"""Hooks for surfaces: receive a forge's messages, preview them, reset, sweep and import sessions, show everything.
 
 The rules are in `client.hooks`.
 """
@@ -8,17 +8,27 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from clew.api.client import Client
+from clew.api.operations import Operation, Report
+from clew.api.wire import hook_preview as wire
 from clew.config.hooks import SECRET
 from clew.core.hooks.hook import Forge, HookEvent, session_key
 from clew.core.record import Record
-from clew.errors import NotFound, UsageError
+from clew.errors import Cancelled, NotFound, UsageError
+from clew.hosts.hooks.event_file import EventSource, event_in, guessed
 from clew.hosts.hooks.forge import events as forge_events
-from clew.hosts.hooks.sessions import HookSession
-from clew.store.rows.hooks import StoredHook
+from clew.hosts.hooks.planner import PlannedJob
+from clew.hosts.hooks.preview import preview_job
+from clew.hosts.hooks.session_import import ImportedKey as ImportedKey
+from clew.hosts.hooks.session_import import import_sessions as import_into
+from clew.hosts.hooks.sessions import HookSession as HookSession
+from clew.hosts.hooks.sweep import Swept as Swept
+from clew.store.rows.hooks import StoredHook as StoredHook
 from clew.system.timestamps import stamp
+from clew.wiring import hooks as wiring
 
 LARGE_BYTES = 256 * 1024  # a larger body is read in a thread, so as not to block the event loop
 TITLE_MAX_CHARS = 300
@@ -166,3 +176,94 @@ async def counts_json(client: Client) -> Body:
             {"forge": forge, "state": state, "count": count} for (forge, state), count in sorted(events.items())
         ],
     }
+
+
+def check_templates(client: Client) -> None:
+    """Raises ConfigError if the settings are wrong, or if a template would fail when an event arrives."""
+    wiring.check(client.hooks)
+
+
+class EventFile(Record):
+    """The content of a file with an event."""
+
+    event: HookEvent | None  # None: Clew does not handle events of its kind
+    why: str | None = None  # why not
+
+
+def read_event(
+    client: Client, content: bytes, name: str, *, forge: Forge | None = None, event: str | None = None
+) -> EventFile:
+    """Reads an event: a payload as a forge sends it, or an event as Clew stores it. Raises UsageError.
+
+    `forge` and `event` (the name in the forge's header) are needed for a payload, unless the file's `name` says them:
+    gitea.issues.opened.json.
+    """
+    source = guessed(EventSource(name, forge, event), Path(name).name)
+    found = event_in(content, source, f"fired-{client.engine.context.new_id()}")
+    why = None if found is not None else f"Clew does not handle {source.event or '?'} events of this kind"
+    return EventFile(found, why)
+
+
+async def preview(client: Client, file: EventFile) -> wire.HookPreview:
+    """What the event would start now: which agents, where, and with which prompts. Nothing is stored.
+
+    If a rule needs it and the environment has a token, the forge is asked whether the actor has write access.
+    """
+    event = file.event
+    if event is None:
+        return wire.HookPreview(event=None, why=file.why, planned=[], dropped=[])
+    plan = await client.hooks.planner.plan(event)
+    return wire.HookPreview.of(
+        event=event.as_dict() | {"delivery": None},
+        why=None if plan.jobs or plan.dropped else plan.ignored,
+        planned=[await _planned(client, each) for each in plan.jobs],
+        dropped=plan.dropped,
+    )
+
+
+async def _planned(client: Client, job: PlannedJob) -> wire.PlannedHookJob:
+    agent, rule = job.agent, job.match.rule
+    return wire.PlannedHookJob.of(
+        await preview_job(client.engine, job),
+        key=job.key,
+        agent=agent.name,
+        cli=agent.agent,
+        model=agent.model,
+        permissions=agent.permissions,
+        rule=client.hooks.settings.rules.index(rule) + 1,
+        rule_command=rule.command,
+        command=job.match.command,
+        work_tree=job.cwd,
+        comment=rule.comment,
+    )
+
+
+async def import_sessions(
+    client: Client, old: Mapping[str, object], *, replace: bool = False, dry_run: bool = False
+) -> list[ImportedKey]:
+    """Adopts the sessions of an old sessions.json, an object of keys and session ids. One that fails stops no other."""
+    return await import_into(client.engine, client.hooks, old, replace=replace, dry_run=dry_run)
+
+
+def sweep(client: Client, *, dry_run: bool = False, new_id: str | None = None) -> Operation[list[Swept]]:
+    """Drops the sessions and work trees that clean-up events missed (`HookSweep`), as an operation.
+
+    A cancel takes effect before the next key, so that no key is half done. Another sweep continues.
+    """
+    hooks = client.hooks  # raises ConfigError here, not in the operation
+
+    async def work(operation: Operation[list[Swept]], report: Report) -> list[Swept]:
+        cancelled = asyncio.Event()
+        operation.stop_with(cancelled.set)
+
+        def progress(key: str, done: int, total: int) -> None:
+            if cancelled.is_set():
+                raise Cancelled("The sweep was cancelled.", hint="Another sweep continues it.")
+            report.progress(key, done, total, key=key)
+
+        return await hooks.sweep.run(dry_run=dry_run, progress=progress)
+
+    def shaped(found: list[Swept]) -> wire.HookSweepResult:
+        return wire.HookSweepResult(dry_run=dry_run, items=[wire.SweptHookKey.of(each) for each in found])
+
+    return client.operations.start("sweep", work, shaped, new_id=new_id)

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 from clew.api.thread import choice
 from clew.core.costs.usage import MONEY_DIGITS, NO_USAGE, Usage
 from clew.core.ids import SHORT_ID
-from clew.core.jobs.job import ACTIVE, STOPPED, SUBMITTED, UNUSABLE_SESSION, Job, JobStatus, Limits, ProgressMarker
+from clew.core.jobs.job import (
+    ACTIVE,
+    DEFAULT_PRIORITY,
+    STOPPED,
+    SUBMITTED,
+    UNUSABLE_SESSION,
+    Job,
+    JobStatus,
+    Limits,
+    ProgressMarker,
+)
 from clew.core.outcome import Outcome
 from clew.core.record import Record, replace
 from clew.core.runs.run import Run
@@ -61,6 +71,7 @@ class JobOptions(Record):
     permissions: str | None = None
     trust: str | None = None
     key: str | None = None
+    priority: int | None = None  # from 1, the most urgent, to 100; None: 50
     limits: Mapping[str, Any] = MappingProxyType({})  # fields of `Limits`; the others have their defaults
     checkpoint: bool = False
     delay_s: float | None = None
@@ -102,6 +113,7 @@ class JobView(Record):
             "model": job.model,
             "permissions": job.permissions.value,
             "key": None if job.key == job.id else job.key,
+            "priority": job.priority,
             "checkpoint": job.checkpoint,
             "limits": {**limits.as_dict(), "deadline_at": stamp(limits.deadline_at)},
             "tries": job.tries,
@@ -177,6 +189,7 @@ async def submit(client: Client, options: JobOptions) -> Job:
             permissions=choice(Permissions, options.permissions or Permissions.EDITS),
             trust=choice(Trust, options.trust or settings.of("trust")),
             key=options.key,
+            priority=DEFAULT_PRIORITY if options.priority is None else options.priority,
             limits=limits,
             checkpoint=options.checkpoint,
             not_before=None if options.delay_s is None else begins_at,
@@ -243,10 +256,14 @@ def _view(store: Store, job: Job) -> JobView:
 
 
 def _runs(store: Store, job: Job) -> tuple[Run, ...]:
-    """The runs of the job, the oldest first. In a thread that jobs share, they are those up to the job's newest run."""
+    """The runs of the job, the oldest first."""
     runs = tuple(reversed(store.runs.newest(thread_id=job.thread_id, limit=RUNS_SHOWN)))
     if job.kind == SUBMITTED:
         return runs  # the job has a thread of its own
+    own = tuple(store.runs.of_job(job.id))
+    if job.run_id is None or len(own) >= job.runs:
+        return own
+    # Some are older than the record of which job a run belongs to: the last ones up to the job's newest run are shown.
     end = next((number for number, run in enumerate(runs, start=1) if run.id == job.run_id), 0)
     return runs[max(0, end - job.runs) : end]
 
@@ -300,6 +317,30 @@ async def workers(client: Client, kind: str | None = None) -> list[StoredWorker]
 def takes(worker: StoredWorker, kind: str) -> bool:
     """Whether the worker runs jobs of that kind. A daemon without `--work` runs only jobs of hooks."""
     return kind != SUBMITTED or not worker.hooks_only
+
+
+async def predecessor(client: Client, job_id: str) -> Job | None:
+    """The job of the same key that must end before this job starts, if there is one."""
+    return await client.engine.store.call(lambda store: store.jobs.predecessor(job_id))
+
+
+async def own_worker(client: Client) -> str | None:
+    """The id of the worker that runs in this process, if there is one."""
+    found = await client.engine.store.call(lambda store: store.workers.all())
+    return next((each.id for each in found if each.owner == client.engine.context.owner), None)
+
+
+async def jobs_of_worker(client: Client, worker: str, since: float, seen: Mapping[str, Job]) -> list[Job]:
+    """The jobs that a worker has, those that it had at some time since `since`, and those of `seen` that it has just
+    returned to the queue; the oldest first."""
+
+    def read(store: Store) -> list[Job]:
+        found = {job.id: job for job in store.jobs.of_worker(worker, since)}
+        left = [store.jobs.find(each) for each, job in seen.items() if each not in found and job.status not in STOPPED]
+        found |= {job.id: job for job in left if job is not None and job.worker in (None, worker)}
+        return sorted(found.values(), key=lambda job: job.created_at)
+
+    return await client.engine.store.call(read)
 
 
 def _alive(client: Client, store: Store) -> list[StoredWorker]:

@@ -26,6 +26,7 @@ from clew.api.wire.shape import Shape
 from clew.core.record import Record
 from clew.engine.engine import Engine
 from clew.errors import Busy, Cancelled, ClewError, Conflict, NotFound, SecretFound
+from clew.system.cancellation import finish
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -168,13 +169,7 @@ class Operation(Generic[R]):
 
     async def finish(self, last_step: Awaitable[T]) -> T:
         """For the work: carries out a step that must not stop halfway. After a cancel, the step is still finished."""
-        task = asyncio.ensure_future(last_step)
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.cancelled():
-                raise
-            return await task
+        return await finish(last_step)
 
     def keep(self, result: R, shape: Shape) -> None:
         """For the work: what is done so far. It stays the result if the operation then fails or is cancelled."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from clew.core.durations import DAY_S
 from clew.engine.engine import Engine
-from clew.store.records import StoredRequest
+from clew.store.records import StoredRequest as StoredRequest
 
 KEPT_S = DAY_S
 

@@ -18,10 +18,11 @@ from clew.core.thread import Thread as ThreadRecord
 from clew.engine.turn import LiveTurn
 from clew.errors import UsageError
 from clew.hosts.chat.chat import Chat, Deleted
+from clew.hosts.validation import check_prompt as check_prompt  # here for `clew ask`: files.py loads more modules
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
-    from clew.hosts.chat.preview import Preview
+    from clew.hosts.chat.preview import Preview as Preview
 
 E = TypeVar("E", bound=StrEnum)
 

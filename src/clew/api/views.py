@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol, Unpack
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol, Unpack
 
 from clew.core.ids import RunId
 from clew.core.record import Record, replace
+from clew.core.runs.belonging import RunBelonging
 from clew.core.runs.question import Question
 from clew.core.runs.run import Run, RunStatus
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.errors import ClewError
-from clew.store.records import Changes, RunTotals, RunView, StoredEvent, ThreadPage, ThreadSummary, ThreadView, TurnView
-from clew.store.views.search import ListedThread, PageFilters, SearchHit, ThreadFilters, TurnFilters
+from clew.store.records import Changes as Changes
+from clew.store.records import RunTotals as RunTotals
+from clew.store.records import RunView as RunView
+from clew.store.records import StoredEvent as StoredEvent
+from clew.store.records import ThreadPage as ThreadPage
+from clew.store.records import ThreadSummary as ThreadSummary
+from clew.store.records import ThreadView as ThreadView
+from clew.store.records import TurnView as TurnView
+from clew.store.views.search import ListedThread as ListedThread
+from clew.store.views.search import PageFilters, ThreadFilters, TurnFilters
+from clew.store.views.search import SearchHit as SearchHit
 
 if TYPE_CHECKING:
     from clew.core.costs.savings import DailySavings
@@ -78,6 +88,17 @@ class Views:
         """Turns that contain all of these words, the newest first."""
         return await self._store.call(lambda store: store.search.turns(text, **filters))
 
+    async def names(self, what: Literal["threads", "pairs", "reviews"], limit: int = 1000) -> list[str]:
+        """The names of the threads or pairs that were used last, or the ids of the newest reviews."""
+
+        def read(store: Store) -> list[str]:
+            if what == "reviews":
+                return [review.id for review in store.reviews.newest(limit=limit)]
+            table = store.threads if what == "threads" else store.pairs
+            return [each.name for each in table.recent(limit=limit)]
+
+        return await self._store.call(read)
+
     async def summary(self, name_or_id: str) -> ThreadSummary:
         return await self._store.call(lambda store: store.views.summary(name_or_id))
 
@@ -100,14 +121,29 @@ class Views:
 
         def view(store: Store) -> list[RunView]:
             runs = store.runs.newest(thread_id=_id(thread), statuses=statuses, limit=limit)
-            return [store.views.run(run) for run in runs]
+            return store.views.runs(runs)
 
         return await self._store.call(view)
+
+    async def belongings(self, runs: Sequence[Run]) -> dict[str, RunBelonging]:
+        """By the id of the run: the name and kind of its thread, and the job, review or pair that it is part of.
+
+        A run that was deleted in the meantime has none.
+        """
+        return await self._store.call(lambda store: store.runs.belongings(runs))
 
     async def questions(self, *, thread: HasThread | None = None) -> list[Question]:
         """The open questions, the oldest first, of runs of any process, also of a dead one."""
         asked = await self._store.call(lambda store: store.questions.open(_id(thread)))
         return [question for question in asked if question.is_open]
+
+    async def questions_of(self, run_id: str) -> list[Question]:
+        """All questions of a run, open or not, the oldest first."""
+        return await self._store.call(lambda store: store.questions.of_run(run_id))
+
+    async def events(self, run_id: str) -> list[StoredEvent]:
+        """The events of a run so far, in order."""
+        return await self._store.read_large(lambda store: store.events.of_run(run_id))
 
     async def steps(self, run_id: str) -> list[StoredEvent]:
         """The events of a run, without the pieces of text."""

@@ -138,7 +138,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
 
 async def _thread(client: Client, options: AskOptions, text: str) -> Thread:
     """The thread to ask in, with its settings changed as asked. A new one is created only after all checks."""
-    from clew.hosts.validation import check_prompt
+    from clew.api.thread import check_prompt
 
     check_prompt(text)
     found = await _existing(client, options)
@@ -146,7 +146,7 @@ async def _thread(client: Client, options: AskOptions, text: str) -> Thread:
         return await _new(client, options, text)
     if options.continue_:
         note(f"continuing {found.name}")
-    client.engine.find(options.agent or found.record.agent)
+    client.check_agent(options.agent or found.record.agent)
     await found.change(cwd=options.cwd, permissions=options.permissions, trust=options.trust)
     return found
 
@@ -224,7 +224,7 @@ async def _note_unclaimed(client: Client, thread: Thread) -> None:
     left = sum(run.owner is None for run in queued)
     if not left:
         return
-    from clew.server.daemon_registry import running_daemons
+    from clew.api.daemons import running_daemons
 
     if not running_daemons(client.home):
         were = "prompt was" if left == 1 else "prompts were"
@@ -232,7 +232,7 @@ async def _note_unclaimed(client: Client, thread: Thread) -> None:
 
 
 async def _new(client: Client, options: AskOptions, text: str) -> Thread:
-    client.engine.find(options.agent or client.settings.of("agent"))
+    client.check_agent(options.agent)
     thread = await client.thread(
         options.thread,
         cwd=options.cwd or ".",
@@ -262,7 +262,7 @@ def _stdin(missing: UsageError) -> str:
 def read_instructions(path: str) -> str:
     if path == "-":
         return _stdin(UsageError("There are no instructions on stdin.", hint="Name a file: --instructions FILE."))
-    from clew.hosts.validation import named_path
+    from clew.api.files import named_path
 
     try:
         return as_text(named_path(path).read_bytes(), path)

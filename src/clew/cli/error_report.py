@@ -100,11 +100,11 @@ def _as_clew_error(raised: BaseException, args: Sequence[str]) -> ClewError:
 
 def _write_traceback(error: BaseException) -> Path | None:
     """Writes the traceback to a file that only the owner can read. None: it could not be written."""
-    from clew import config
-    from clew.system.folders import make_private
+    from clew.api.files import make_private
+    from clew.api.settings import home as clew_home
 
     try:
-        home = config.home(os.environ)
+        home = clew_home(os.environ)
         make_private(home)
         path = home / f"error-{int(time.time())}-{os.getpid()}.txt"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

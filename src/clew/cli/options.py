@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Literal, overload
 
 import click
 
 from clew.errors import UsageError
-
-if TYPE_CHECKING:
-    from clew.store.store import Store
 
 MAX_NAMES = 1000
 
@@ -22,10 +18,10 @@ def seconds(option: str, given: str) -> float: ...
 def seconds(option: str, given: str, *, none: bool) -> float | None: ...
 def seconds(option: str, given: str, *, none: bool = False) -> float | None:
     """A duration that was given on the command line. `none`: the word "none" is allowed, too. Raises UsageError."""
-    from clew import config
+    from clew.api.settings import duration, span
 
     try:
-        return config.duration(given) if none and given.strip() else config.span(given)
+        return duration(given) if none and given.strip() else span(given)
     except ValueError as error:
         words = str(error).partition(":")[0]
         hint = f"Write 90s, 30m, 2h{', 7d or none' if none else ' or 7d'}."
@@ -72,31 +68,29 @@ TIMEOUT = click.option(
 
 def complete_thread(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     """Names of threads, for the shell."""
-    return _completed(incomplete, lambda store: [thread.name for thread in store.threads.recent(limit=MAX_NAMES)])
+    return _completed(incomplete, "threads")
 
 
 def complete_pair(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     """Names of pairs, for the shell."""
-    return _completed(incomplete, lambda store: [pair.name for pair in store.pairs.recent(limit=MAX_NAMES)])
+    return _completed(incomplete, "pairs")
 
 
 def complete_review(_ctx: Any, _param: Any, incomplete: str) -> list[str]:
     """`latest` and the ids of reviews, for the shell; the newest first."""
-    return _completed(
-        incomplete, lambda store: ["latest", *(review.id for review in store.reviews.newest(limit=MAX_NAMES))]
-    )
+    return _completed(incomplete, "reviews", "latest")
 
 
-def _completed(incomplete: str, names: Callable[[Store], list[str]]) -> list[str]:
+def _completed(incomplete: str, what: Literal["threads", "pairs", "reviews"], *more: str) -> list[str]:
     """The names that begin with what was typed. Never creates a store, and never fails."""
-    from clew import config
+    from clew.api.settings import store_file
     from clew.cli.client_runner import with_client
     from clew.errors import ClewError
 
     try:
-        if not (config.home(os.environ) / "clew.db").exists():
+        if not store_file(os.environ).exists():
             return []
-        found = with_client(lambda client: client.engine.store.call(names), quiet=True, reads=True)
+        found = with_client(lambda client: client.views.names(what, MAX_NAMES), quiet=True, reads=True)
     except (ClewError, OSError):
         return []
-    return [name for name in found if name.startswith(incomplete)]
+    return [name for name in (*more, *found) if name.startswith(incomplete)]

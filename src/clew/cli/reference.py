@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from clew import config, errors
+from clew import errors
+from clew.api import settings
 from clew.cli.commands import cli
 from clew.cli.setup.config import shown_value
 from clew.cli.ui.printing import say
@@ -170,7 +171,7 @@ MEANINGS = {
 
 def _settings() -> str:
     rows = []
-    for setting in config.TABLE:
+    for setting in settings.TABLE:
         project = "yes" if setting.in_project else "no"
         meaning = f"{setting.help}; also `{setting.alias}`" if setting.alias else setting.help
         default = "none" if setting.default is None else f"`{shown_value(setting.default)}`"

@@ -11,30 +11,43 @@ from clew.cli.client_runner import with_client
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.options import AS_JSON, SINCE, complete_thread
 from clew.cli.reviews.measures import reviews
-from clew.cli.ui.formatting import NO_PRICE, dollars, plural
+from clew.cli.ui.formatting import NO_PRICE, dollars, plural, price
 from clew.cli.ui.printing import note, print_json, say
+from clew.cli.ui.tables import columns
 from clew.core.costs.savings import Savings, total_savings
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
+    from clew.api.stats import GroupedStats
 
+DIMENSIONS = ("kind", "project", "agent", "model", "day")
 SMALLEST_SHOWN_USD = 0.00005  # a smaller difference is not shown
 
 
 @click.group(cls=SuggestingGroup, invoke_without_command=True, subcommand_metavar="[COMMAND]")
 @click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Only this thread.")
 @SINCE
+@click.option(
+    "--by",
+    type=click.Choice(DIMENSIONS),
+    help="A table with a row for each kind of work (chat, job, review, hook, pair), project (repository), agent, model "
+    "or day (UTC).",
+)
 @AS_JSON
 @click.pass_context
-def stats(ctx: click.Context, thread: str | None, since: float | None, as_json: bool) -> None:
+def stats(ctx: click.Context, thread: str | None, since: float | None, by: str | None, as_json: bool) -> None:
     """Show how often sessions were resumed, and why not; tokens and cost; and what other ways would have cost.
 
     The other ways are: the whole transcript in a fresh session every turn, and a plain --resume of the agent's own
     session every turn. Both are estimates; a run without an estimate counts with what it cost.
+
+    \b
+      clew stats --by kind                what jobs, reviews and chats cost
+      clew stats --by project --since 30d
     """
     if ctx.invoked_subcommand is not None:
-        if thread is not None or since is not None or as_json:
+        if thread is not None or since is not None or by is not None or as_json:
             name = ctx.invoked_subcommand
             raise UsageError(
                 f"These options do not belong to {name}.", hint=f"Give the options of {name} after it: {name} --json."
@@ -44,6 +57,15 @@ def stats(ctx: click.Context, thread: str | None, since: float | None, as_json: 
     async def work(client: Client) -> None:
         of_thread = await client.find(thread) if thread is not None else None
         after = time.time() - since if since is not None else None
+        if by is not None:
+            from clew.api.stats import stats_by
+
+            found = await stats_by(client, by, thread=of_thread, since=after)
+            if as_json:
+                print_json(found.to_json())
+            else:
+                _show_groups(found)
+            return
         savings = total_savings(await client.stats(thread=of_thread, since=after))
         if as_json:
             print_json(_object(savings))
@@ -56,6 +78,31 @@ def stats(ctx: click.Context, thread: str | None, since: float | None, as_json: 
 
 
 stats.add_command(reviews)
+
+
+def _show_groups(found: GroupedStats) -> None:
+    if not found.groups:
+        note("No runs yet.")
+        return
+    rows = [[group.name or "not known", *_group_row(group.savings)] for group in found.groups]
+    headings = [found.by.upper(), "RUNS", "RESUMED", "RATE", "READ", "WRITTEN", "COST", "SAVED"]
+    say(columns(headings, [*rows, ["total", *_group_row(found.total)]], optional=["WRITTEN", "READ", "RESUMED"]))
+    if found.total.unpriced_runs and found.total.cost_usd:
+        runs = plural(found.total.unpriced_runs, "run")
+        note(f"{runs} used tokens and have no price: their cost is not known, and not counted")
+
+
+def _group_row(savings: Savings) -> list[str]:
+    usage, rate = savings.usage, savings.resume_rate
+    return [
+        f"{savings.runs:,}",
+        f"{savings.resumed:,}",
+        "-" if rate is None else f"{rate:.0%}",
+        f"{usage.shown_tokens:,}",
+        f"{usage.output_tokens:,}",
+        price(savings.cost_usd, used=savings.unpriced_runs > 0),
+        dollars(savings.saved_usd) if abs(savings.saved_usd) >= SMALLEST_SHOWN_USD else "-",
+    ]
 
 
 def _show(savings: Savings) -> None:

@@ -41,6 +41,7 @@ class TurnRequest(Record):
     any_age: bool = False  # the host has checked the session's age itself: the policy's limit does not apply
     not_before: float | None = None  # when a usage limit resets; the session does not age until then
     continues: RunId | None = None  # the run that met that limit; if another prompt came since, this turn is cancelled
+    job_id: str | None = None  # the job that the turn belongs to
     slots: Slots | None = None  # a host's limit over all machines, in addition to this machine's own
     answers: Question | None = None  # the question that this prompt answers: its run died while the question was open
 
@@ -69,6 +70,7 @@ def new_run(request: TurnRequest, model: str | None, context: RuntimeContext) ->
             continues=request.continues,
             answers=request.answers is not None,
         ),
+        job_id=request.job_id,
         created_at=context.clock(),
     )
 

@@ -51,6 +51,13 @@ class SharedState:
         self.roots.check(thread.record.cwd)
         return thread
 
+    async def ready_group(self, name: str) -> list[Thread]:
+        """The thread, or both threads of a pair. Raises RequestRefused if its directory is outside the roots."""
+        threads = await self.client.together(name)
+        for thread in threads:
+            self.roots.check(thread.record.cwd)
+        return threads
+
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Counts a client that follows events, until it disconnects."""

@@ -23,7 +23,7 @@ from clew.server.models import openapi, problems
 from clew.server.models.json_body import json_response
 from clew.server.routes.page import methods_of, page_router
 from clew.server.security.access_policy import AccessPolicy
-from clew.server.security.body_limits import max_body_bytes
+from clew.server.security.body_limits import max_body_bytes, upload_paths
 from clew.server.security.guards import Guards
 from clew.server.security.idempotency import Idempotency, creates_something
 from clew.server.security.roots import AllowedRoots
@@ -49,7 +49,9 @@ class App:
         calls = http_routes(routers)
         self.api.state.methods_at = methods_of(calls)
         idempotent = Idempotency(self.api, client, policy.credentials.cookie, creates_something(calls))
-        self.asgi: ASGIApp = Guards(idempotent, policy, self.shared.send_buffers, max_body_bytes(calls))
+        self.asgi: ASGIApp = Guards(
+            idempotent, policy, self.shared.send_buffers, max_body_bytes(calls), upload_paths(calls)
+        )
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -111,5 +113,5 @@ async def _recover_periodically(shared: SharedState) -> None:
 async def _take_up_runs(shared: SharedState, *, recover: bool = False) -> None:
     with problems.failures_logged("the runs that other processes left could not be started"):
         if recover:
-            await shared.client.engine.recover()
+            await shared.client.recover()
         await shared.client.take_up(shared.roots.may_run)

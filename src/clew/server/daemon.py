@@ -23,10 +23,10 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from clew.api.client import Client
+from clew.api.daemons import registered
 from clew.core.record import Record
 from clew.errors import Cancelled, UsageError
 from clew.server.app import App
-from clew.server.daemon_registry import registered
 from clew.server.live.connections import MAX_ACCEPTED, MAX_CONNECTIONS, HttpConnection, WebSocketConnection
 from clew.server.live.slow_clients import SlowClients
 from clew.server.security.access_policy import AccessPolicy

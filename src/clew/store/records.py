@@ -17,6 +17,7 @@ from clew.core.history import Role, Turn, Visibility
 from clew.core.ids import ThreadId
 from clew.core.pins import Absorbed, Mark, PartlyAbsorbed, Pending, Pin, PinState, Runtime
 from clew.core.record import Record, fields_of
+from clew.core.runs.belonging import HostItem, RunBelonging
 from clew.core.runs.events import Event, from_body
 from clew.core.runs.permissions import Answer
 from clew.core.runs.question import Question, QuestionState
@@ -115,6 +116,7 @@ class RunView(Record):
     last_seq: int
     stderr_tail: str  # of an attempt that failed
     question: Question | None  # the first open one
+    belonging: RunBelonging
 
 
 class ThreadView(Record):
@@ -294,6 +296,17 @@ def run_from(row: Row) -> Run:
         usage=from_columns(Usage, row),
         asked=DEFAULT_OPTIONS if row["asked"] == "{}" else record_from(RunOptions, json.loads(row["asked"])),
     )
+
+
+def belonging_from(row: Row) -> RunBelonging:
+    item = None
+    if row["job_id"] is not None:
+        item = HostItem("job", row["job_id"])
+    elif row["review_id"] is not None:
+        item = HostItem("review", row["review_id"])
+    elif row["pair_id"] is not None:
+        item = HostItem("pair", row["pair_id"], row["pair_name"])
+    return RunBelonging(row["thread"], row["kind"], item)
 
 
 def attempt_from(row: Row) -> Attempt:

@@ -63,6 +63,20 @@ def test_a_submitted_job_is_queued_and_says_that_no_worker_is_alive(cli: Any) ->
     assert not cli.stage.launches
 
 
+def test_a_priority_is_shown_and_kept_by_a_retry_and_a_bad_one_is_refused(cli: Any) -> None:
+    job = submitted(cli, "--priority", "7", "!say done")
+    assert job_of(cli, job)["priority"] == 7
+    assert re.search(r"^priority +7$", cli.run("jobs", "show", job).out, re.MULTILINE)
+    heading, row = cli.run("jobs", "list").out.splitlines()
+    assert row[heading.index("PRIORITY") :].split()[0] == "7"
+    assert cli.run("jobs", "cancel", job).code == 0
+    assert cli.run("jobs", "retry", job).code == 0
+    assert job_of(cli, job)["priority"] == 7
+    for bad in ("0", "101", "high"):
+        done = cli.run("jobs", "submit", "--priority", bad, "!say done")
+        assert done.code == 2 and "--priority" in done.err and not done.out
+
+
 def test_wait_runs_it_in_place_and_prints_the_result(cli: Any) -> None:
     done = cli.run("jobs", "submit", "--wait", "!say all done")
 

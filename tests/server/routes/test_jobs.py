@@ -62,6 +62,16 @@ async def sse_events(
     return found
 
 
+async def test_a_priority_is_stored_and_shown_and_a_bad_one_refused(daemon: LocalDaemon) -> None:
+    urgent, plain = await submitted(daemon, "!say a", priority=3), await submitted(daemon, "!say b")
+    assert (urgent["priority"], plain["priority"]) == (3, 50)
+    assert [job["priority"] for job in (await daemon.get("/api/jobs"))["items"]] == [50, 3]
+    for priority in (0, 101, 1.5, "high"):
+        body = {"prompt": "!say c", "cwd": str(daemon.stage.work), "priority": priority}
+        assert (await daemon.post("/api/jobs", body, 422))["errors"][0]["where"] == "priority"
+    assert len((await daemon.get("/api/jobs"))["items"]) == 2
+
+
 async def test_a_job_is_submitted_run_and_shown(daemon: LocalDaemon) -> None:
     made = await submitted(
         daemon, "!say done", key="k", timeout_s=60, retries=1, max_resumes=2, max_age_s=5, max_runs=7
@@ -73,6 +83,8 @@ async def test_a_job_is_submitted_run_and_shown(daemon: LocalDaemon) -> None:
     done = await ended_job(daemon, made)
     assert (done["status"], done["result"], done["runs"], done["error"]) == ("succeeded", "done", 1, None)
     assert done["cost_usd"] > 0
+    run = await daemon.get(f"/api/runs/{done['run_id']}")
+    assert (run["kind"], run["belongs_to"]) == ("job", {"kind": "job", "id": made["id"], "name": None})
     assert (await daemon.get(f"/api/jobs/{made['id'][:10]}"))["id"] == made["id"], "by the beginning of its id"
     assert (await daemon.get("/api/jobs/latest"))["id"] == made["id"]
     [marker] = done["markers"]

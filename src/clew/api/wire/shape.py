@@ -25,7 +25,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 from clew.core.costs.usage import MONEY_DIGITS
 from clew.core.record import Record
-from clew.system.timestamps import stamp
+from clew.system.timestamps import stamp as stamp
 
 
 class Doc:

@@ -69,12 +69,12 @@ def serve(
     }
 
     async def work(client: Client) -> None:
+        from clew.api.hooks import check_templates
         from clew.server import daemon, worker
         from clew.server.routes.page import is_built
         from clew.server.security import token
         from clew.server.security.roots import AllowedRoots
         from clew.web import STATIC
-        from clew.wiring.hooks import check
 
         has_page = is_built(STATIC)
         if not has_page:
@@ -82,7 +82,7 @@ def serve(
             note(
                 f"clew: the page is not built: run make web in the source tree; until then there is only the API{rest}"
             )
-        check(client.hooks)  # raises now if a template is broken, not only when an event arrives
+        check_templates(client)  # raises now if a template is broken, not only when an event arrives
         _note_idle(client, worker.daemon_work(client))
         held = client.settings
         roots = AllowedRoots(held.of("serve.roots") or ()).paths
@@ -114,7 +114,7 @@ def _note_idle(client: Client, what: DaemonWork) -> None:
 
 def _note_others(client: Client, new_token: bool) -> None:
     """Names the other daemons of this home. They do no harm, but one of them may have been forgotten."""
-    from clew.server.daemon_registry import running_daemons
+    from clew.api.daemons import running_daemons
 
     for other in running_daemons(client.home):
         where = f"process {other.pid}" + (f", port {other.port}" if other.port else "")

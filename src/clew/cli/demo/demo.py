@@ -96,10 +96,10 @@ def _stoppable() -> Iterator[None]:
 
 
 def find_agent(path: str | None, folder: Path) -> DemoAgent:
-    from clew.wiring.engine import Adapters
+    from clew.api.agents import find_agent as find
 
     try:
-        binary = Adapters()["claude"].find(path, os.environ)
+        binary = find("claude", path, os.environ)
     except AgentMissing:
         if path is not None:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,13 +14,13 @@ from clew.cli.ui.formatting import harmless, joined, one_line, plural
 from clew.cli.ui.printing import note, print_json, say
 from clew.cli.ui.tables import columns
 from clew.core.hooks.hook import session_key, split_key
-from clew.errors import ClewError, UsageError
+from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from clew.api.client import Client
-    from clew.hosts.hooks.sweep import Swept
+    from clew.api.hooks import ImportedKey, Swept
 
 FILE_MAX_BYTES = 100_000_000
 STATE_TEXTS = {
@@ -87,7 +87,9 @@ async def sweep(client: Client, dry_run: bool, as_json: bool) -> None:
     \b
       clew hooks sweep --dry-run
     """
-    found = await client.hooks.sweep.run(dry_run=dry_run)
+    from clew.api import hooks
+
+    found = await hooks.sweep(client, dry_run=dry_run)
     if as_json:
         print_json([each.as_dict() for each in found])
     elif not found:
@@ -121,25 +123,21 @@ def import_sessions(file: str, replace: bool, dry_run: bool, as_json: bool) -> i
     \b
       clew hooks import-sessions ~/.local/state/claude-hooks/sessions.json --dry-run
     """
-    from clew.hosts.validation import named_path
+    from clew.api.files import named_path
 
     old = _read(named_path(file))
 
-    async def work(client: Client) -> list[dict[str, Any]]:
-        from clew.hosts.hooks.sessions import sessions_in
+    async def work(client: Client) -> list[ImportedKey]:
+        from clew.api import hooks
 
-        found = sessions_in(old)
-        results = [_result(key, None, "no_key") for key in old if key not in found]
-        for key, session_id in found.items():
-            results.append(await _adopted(client, key, session_id, replace=replace, dry_run=dry_run))
-        return results
+        return await hooks.import_sessions(client, old, replace=replace, dry_run=dry_run)
 
     results = with_client(work)
     if as_json:
-        print_json(results)
+        print_json([each.as_dict() for each in results])
     else:
         _print(results, dry_run=dry_run)
-    return 0 if all(each["state"] in ("adopted", "kept", "no_file") for each in results) else UsageError.exit_code
+    return 0 if all(each.state in ("adopted", "kept", "no_file") for each in results) else UsageError.exit_code
 
 
 def _read(path: Path) -> Mapping[str, object]:
@@ -156,35 +154,9 @@ def _read(path: Path) -> Mapping[str, object]:
     return content
 
 
-async def _adopted(client: Client, key: str, session_id: str, *, replace: bool, dry_run: bool) -> dict[str, Any]:
-    hooks = client.hooks
-    agent, repo, number = split_key(key)
-    known, place = hooks.settings.agent(agent), hooks.settings.repo(repo)
-    if known is None:
-        return _result(key, session_id, "unknown_agent")
-    if place is None:
-        return _result(key, session_id, "unknown_repo")
-    key = session_key(agent, place.name, number)  # as the settings spell it
-    if not replace and await hooks.sessions.get(key) is not None:
-        return _result(key, session_id, "kept")
-    try:
-        if dry_run:
-            tree = await hooks.trees.path_of(place.path, key)
-            there = await client.engine.find_session(known.agent, tree, session_id) is not None
-        else:
-            there = await hooks.sessions.set(key, session_id)
-    except ClewError as error:
-        return _result(key, session_id, "failed", error.message)
-    return _result(key, session_id, "adopted" if there else "no_file")
-
-
-def _result(key: str, session_id: str | None, state: str, why: str | None = None) -> dict[str, Any]:
-    return {"key": key, "session_id": session_id, "state": state, "why": why}
-
-
-def _print(results: list[dict[str, Any]], *, dry_run: bool) -> None:
+def _print(results: Sequence[ImportedKey], *, dry_run: bool) -> None:
     for each in results:
-        why = f": {each['why']}" if each["why"] else ""
-        say(harmless(f"{one_line(each['key'], 80)}  {STATE_TEXTS[each['state']]}{why}"))
-    adopted = sum(each["state"] == "adopted" for each in results)
+        why = f": {each.why}" if each.why else ""
+        say(harmless(f"{one_line(each.key, 80)}  {STATE_TEXTS[each.state]}{why}"))
+    adopted = sum(each.state == "adopted" for each in results)
     note(f"{adopted} of {plural(len(results), 'session')} {'would be ' if dry_run else ''}adopted")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,11 +20,10 @@ from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
+    from clew.api.hooks import EventFile, StoredHook
+    from clew.api.wire.hook_preview import HookPreview, PlannedHookJob
     from clew.core.hooks.hook import HookEvent
     from clew.core.jobs.job import Job
-    from clew.hosts.hooks.planner import EventPlan, PlannedJob
-    from clew.hosts.hooks.preview import JobPreview
-    from clew.store.rows.hooks import StoredHook
 
 
 @click.command()
@@ -56,30 +54,26 @@ def fire(file: str, forge: str | None, name: str | None, dry_run: bool, wait: bo
     raw = _read(file)
 
     async def work(client: Client) -> int:
+        from clew.api.hooks import read_event
         from clew.core.hooks.hook import Forge
-        from clew.hosts.hooks.event_file import EventSource, event_in, guessed
 
         shown = "stdin" if file == "-" else file
-        source = guessed(
-            EventSource(shown, Forge(forge) if forge else None, name), "" if file == "-" else Path(file).name
-        )
-        event = event_in(raw, source, f"fired-{client.engine.context.new_id()}")
-        if event is None:
-            why = f"Clew does not handle {source.event or '?'} events of this kind"
+        given = read_event(client, raw, shown, forge=Forge(forge) if forge else None, event=name)
+        if given.event is None:
             if as_json:
-                print_json(_result(None, None, "ignored", why))
+                print_json(_result(None, None, "ignored", given.why))
             else:
-                say(f"no agent is woken: {harmless(why)}")
+                say(f"no agent is woken: {harmless(given.why or '-')}")
             return 0
         if dry_run:
-            return await _dry_run(client, event, as_json=as_json)
-        return await _fire(client, event, wait=wait, as_json=as_json)
+            return await _dry_run(client, given, given.event, as_json=as_json)
+        return await _fire(client, given.event, wait=wait, as_json=as_json)
 
     return with_client(work)
 
 
 def _read(file: str) -> bytes:
-    from clew.hosts.validation import named_path
+    from clew.api.files import named_path
 
     try:
         with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else named_path(file).open("rb") as stream:
@@ -112,33 +106,31 @@ def _result(
     }
 
 
-async def _dry_run(client: Client, event: HookEvent, *, as_json: bool) -> int:
-    from clew.hosts.hooks.preview import preview_job
+async def _dry_run(client: Client, given: EventFile, event: HookEvent, *, as_json: bool) -> int:
+    from clew.api.hooks import preview
 
-    plan = await client.hooks.planner.plan(event)
-    previews = [await preview_job(client.engine, planned) for planned in plan.jobs]
+    found = await preview(client, given)
     if as_json:
-        why = None if plan.jobs or plan.dropped else plan.ignored
-        planned_jobs = [_object(client, *each) for each in zip(plan.jobs, previews, strict=True)]
-        result = _result(event, None, "dry run", why, planned=planned_jobs, dropped=plan.dropped)
-        print_json(result | {"event": event.as_dict() | {"delivery": None}})
+        jobs = [each.to_json() for each in found.planned]
+        result = _result(event, None, "dry run", found.why, planned=jobs, dropped=found.dropped)
+        print_json(result | {"event": found.event})
         return 0
     say(f"event    {_event_words(event)}")
-    _say_plan(plan)
-    for planned, each in zip(plan.jobs, previews, strict=True):
-        for label, words in _details(client, planned, each):
+    _say_plan(found)
+    for planned in found.planned:
+        for label, words in _details(planned):
             say(f"{label:<9}{harmless(words)}")
-        say(f"prompt   {plural(len(each.prompt), 'character')}:\n")
-        say("\n".join(f"  {line}" for line in harmless(each.prompt).split("\n")))
+        say(f"prompt   {plural(len(planned.prompt), 'character')}:\n")
+        say("\n".join(f"  {line}" for line in harmless(planned.prompt).split("\n")))
     note("a dry run: nothing was stored, and no agent was woken")
     return 0
 
 
-def _say_plan(plan: EventPlan) -> None:
-    for key in plan.dropped:
+def _say_plan(found: HookPreview) -> None:
+    for key in found.dropped:
         say(f"drops    {key}: its session ends, and its work tree is removed, or archived if it is not clean")
-    if not plan.jobs and not plan.dropped:
-        say(f"wakes    no agent: {harmless(plan.ignored or '-')}")
+    if not found.planned and not found.dropped:
+        say(f"wakes    no agent: {harmless(found.why or '-')}")
 
 
 def _event_words(event: HookEvent) -> str:
@@ -146,48 +138,25 @@ def _event_words(event: HookEvent) -> str:
     return harmless(f"{event.kind} in {place}, by {event.actor} ({event.forge})")
 
 
-def _details(client: Client, planned: PlannedJob, preview: JobPreview) -> list[tuple[str, str]]:
-    agent, rule = planned.agent, planned.match.rule
+def _details(planned: PlannedHookJob) -> list[tuple[str, str]]:
     session = "resumed, with the delta"
-    if not preview.resumes:
-        session = f"fresh, with the full text: {meaning(preview.reason)}"
-    if preview.turns_sent:
-        session += f"; {plural(preview.turns_sent, 'turn')} of the thread are sent with it"
-    by = f"number {_number(client, planned)}" + (f", by {rule.command}" if rule.command else "")
+    if not planned.resumes:
+        session = f"fresh, with the full text: {meaning(planned.reason)}"
+    if planned.turns_sent:
+        session += f"; {plural(planned.turns_sent, 'turn')} of the thread are sent with it"
+    by = f"number {planned.rule}" + (f", by {planned.rule_command}" if planned.rule_command else "")
     details = [
-        ("wakes", f"{agent.name}: {agent_words(agent.agent, agent.model)}, {agent.permissions}"),
+        ("wakes", f"{planned.agent}: {agent_words(planned.cli, planned.model)}, {planned.permissions}"),
         ("rule", by),
         ("key", planned.key),
-        ("in", planned.cwd),
+        ("in", planned.work_tree),
         ("session", session),
     ]
-    if preview.jobs_before:
-        details.append(("after", f"{plural(preview.jobs_before, 'job')} of this key: they may change the session"))
-    if rule.comment:
+    if planned.jobs_before:
+        details.append(("after", f"{plural(planned.jobs_before, 'job')} of this key: they may change the session"))
+    if planned.comment:
         details.append(("then", "its final answer is posted as a comment"))
     return details
-
-
-def _number(client: Client, planned: PlannedJob) -> int:
-    return client.hooks.settings.rules.index(planned.match.rule) + 1
-
-
-def _object(client: Client, planned: PlannedJob, preview: JobPreview) -> dict[str, Any]:
-    return {
-        "key": planned.key,
-        "agent": planned.agent.name,
-        "cli": planned.agent.agent,
-        "model": planned.agent.model,
-        "permissions": planned.agent.permissions.value,
-        "rule": _number(client, planned),
-        "command": planned.match.command,
-        "work_tree": planned.cwd,
-        "resumes": preview.resumes,
-        "reason": preview.reason,
-        "jobs_before": preview.jobs_before,
-        "comment": planned.match.rule.comment,
-        "prompt": preview.prompt,
-    }
 
 
 async def _fire(client: Client, event: HookEvent, *, wait: bool, as_json: bool) -> int:
@@ -206,8 +175,7 @@ async def _fire(client: Client, event: HookEvent, *, wait: bool, as_json: bool) 
             note("no worker is alive to handle it: start clew serve or clew work, or fire with --wait")
         return 0
     await hooks.handle(received.id)
-    stored = await client.engine.store.call(lambda store: store.hooks.event(received.id))
-    assert stored is not None
+    stored = await hooks.event(received.id)
     code = await _follow(client, stored, in_place=not alive, quiet=as_json)
     if as_json:
         from clew.api.jobs import view_job

@@ -15,8 +15,7 @@ from clew.core.ids import SHORT_ID
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-    from clew.hosts.hooks.sessions import HookSession
-    from clew.store.rows.hooks import StoredHook
+    from clew.api.hooks import HookSession, StoredHook
 
 STATES = ("received", "dispatched", "ignored", "failed")
 WHY_CHARS = 90

@@ -54,7 +54,7 @@ def retry(job_id: str, resume: bool | None, restore: bool, keep: bool, wait: boo
         found = await client.jobs.find(job_id)
         alive = await workers(client, found.kind)
         if wait and not alive:
-            client.engine.find(found.agent)  # if the agent is missing, this raises before the job is changed
+            client.check_agent(found.agent)  # if the agent is missing, this raises before the job is changed
         job = await client.jobs.retry(found.id, start_mode, restore=restore, keep=keep)
         if wait:
             from clew.cli.jobs.watch import wait_for

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.api.wire.shape import stamp
 from clew.cli.client_runner import client_command
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.jobs.change import cancel, retry
@@ -19,7 +20,6 @@ from clew.cli.ui.printing import note, print_json, say, say_block, say_fields
 from clew.cli.ui.run_display import meaning, session_words
 from clew.cli.ui.tables import columns
 from clew.core.jobs.job import STOPPED, JobStatus
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from clew.core.runs.run import Run
 
 STATUSES = ("queued", "running", "waiting", "blocked", "conflict", "succeeded", "failed", "cancelled")
-HEADINGS = ["JOB", "STATUS", "RUNS", "CREATED", "COST", "KEY", "PROMPT"]
+HEADINGS = ["JOB", "STATUS", "RUNS", "CREATED", "COST", "PRIORITY", "KEY", "PROMPT"]
 SHOWN_CHARS = 200  # of a prompt, an error or a result
 KEY_CHARS = 24
 STDERR_LINES = 20
@@ -79,7 +79,7 @@ async def list_(client: Client, status: tuple[str, ...], key: str | None, limit:
     else:
         short = short_ids(view.job.id for view in found)
         rows = [[short[view.job.id], *_row(view)] for view in found]
-        say(columns(HEADINGS, rows, optional=["COST", "KEY", "CREATED"]))
+        say(columns(HEADINGS, rows, optional=["PRIORITY", "COST", "KEY", "CREATED"]))
         _note_missing_workers(found)
 
 
@@ -119,7 +119,15 @@ def _note_missing_workers(found: list[JobView]) -> None:
 def _row(view: JobView) -> list[str]:
     job = view.job
     key = "-" if job.key == job.id else one_line(job.key, KEY_CHARS)
-    return [state(job), str(job.runs), ago(job.created_at), _cost(view), key, one_line(job.prompt, 40)]
+    return [
+        state(job),
+        str(job.runs),
+        ago(job.created_at),
+        _cost(view),
+        str(job.priority),
+        key,
+        one_line(job.prompt, 40),
+    ]
 
 
 def _cost(view: JobView) -> str:
@@ -162,6 +170,7 @@ def _details(view: JobView) -> list[tuple[str, str]]:
         ("agent", joined(job.agent, job.model, f"({job.permissions})", by=" ")),
         ("in", harmless(job.cwd)),
         ("key", "" if job.key == job.id else one_line(job.key, SHOWN_CHARS)),
+        ("priority", str(job.priority)),
         ("thread", view.thread),
         ("session", joined(resumed, job.session_id, fresh)),
         ("limits", joined(*bounds, by=", ")),

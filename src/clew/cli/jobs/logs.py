@@ -20,8 +20,8 @@ from clew.errors import NotFound
 
 if TYPE_CHECKING:
     from clew.api.client import Client
+    from clew.api.views import StoredEvent
     from clew.core.runs.run import Run
-    from clew.store.records import StoredEvent
 
 
 @click.command()
@@ -43,7 +43,7 @@ async def logs(client: Client, job_id: str, number: int | None, as_json: bool) -
     job = await view_job(client, job_id)
     if number is not None and number > len(job.runs):
         raise NotFound(f"The job has no run {number}.", hint=f"It has {len(job.runs)} so far.")
-    chosen = [(n, run, await _events(client, run)) for n, run in enumerate(job.runs, 1) if number in (None, n)]
+    chosen = [(n, run, await client.views.events(run.id)) for n, run in enumerate(job.runs, 1) if number in (None, n)]
     if as_json:
         objects = [job_event_object(JobEvent(n, run, each)) for n, run, stored in chosen for each in stored]
         print_json({**job.to_json(), "events": objects})
@@ -56,10 +56,6 @@ async def logs(client: Client, job_id: str, number: int | None, as_json: bool) -
         say(_heading(n, run))
         for line in lines(stored):
             say(for_terminal(line))
-
-
-async def _events(client: Client, run: Run) -> list[StoredEvent]:
-    return await client.engine.store.call(lambda store: store.events.of_run(run.id))
 
 
 def lines(stored: Iterable[StoredEvent]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from clew.cli.options import seconds
 from clew.cli.ui.printing import note, print_json, say
 from clew.core.durations import DAY_S
 from clew.core.ids import SHORT_ID
+from clew.core.jobs.job import DEFAULT_PRIORITY, LEAST_URGENT, MOST_URGENT
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,6 +54,13 @@ WAIT = click.option(
     metavar="KEY",
     help="Jobs with the same key run one at a time, in the order they were submitted. At most 200 characters.  "
     "[default: none]",
+)
+@click.option(
+    "--priority",
+    type=click.IntRange(MOST_URGENT, LEAST_URGENT),
+    default=DEFAULT_PRIORITY,
+    show_default=True,
+    help="Which of the jobs that wait starts first: 1 is the most urgent. It changes no order within a key.",
 )
 @click.option(
     "--retries",
@@ -126,7 +134,7 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
         asked = jobs.JobOptions(text, options.pop("cwd") or ".", limits=limits, delay_s=delay_s, **options)
         alive = await jobs.workers(client, SUBMITTED)
         if wait and not alive:  # if the agent is missing, this raises before a job is stored
-            client.engine.find(asked.agent or client.settings.of("agent"))
+            client.check_agent(asked.agent)
         job = await jobs.submit(client, asked)
         note_context(job.cwd, job.permissions, asked.trust)
         if wait:
@@ -165,7 +173,7 @@ def _deadline(given: str | None, now: float) -> float | None:
     """The deadline in epoch seconds. A time of day that has passed today means tomorrow."""
     from datetime import datetime
 
-    from clew.config import duration
+    from clew.api.settings import duration
 
     if given is None:
         return None

@@ -121,6 +121,8 @@ def job_event_object(event: JobEvent) -> dict[str, Any]:
 
 async def _note_job_before(client: Client, job: Job) -> None:
     """Says which other job this job waits for, if any."""
-    before = await client.engine.store.call(lambda store: store.jobs.predecessor(job.id))
+    from clew.api.jobs import predecessor
+
+    before = await predecessor(client, job.id)
     if before is not None and job.status == "queued":
         note(f"job {job.id[:SHORT_ID]} waits for job {before.id[:SHORT_ID]}: jobs of one key run one after the other")

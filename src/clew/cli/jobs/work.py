@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -53,9 +53,9 @@ def work(concurrency: int | None, name: str | None, until_idle: bool) -> None:
         raise UsageError("The worker's name is empty.", hint="Without --id, the worker chooses a name.")
 
     async def inside(client: Client) -> None:
-        from clew.wiring.hooks import check
+        from clew.api.hooks import check_templates
 
-        check(client.hooks)
+        check_templates(client)
         _set_up_logs()
         await _work(client, concurrency or client.settings.of("max_agents"), name, until_idle=until_idle)
 
@@ -157,35 +157,27 @@ class WorkLog:
             await self._client.views.written()
 
     async def _find_worker(self, max_jobs: int) -> None:
-        owner = self._client.engine.context.owner
-        found = await self._client.engine.store.call(lambda store: store.workers.all())
-        self._worker = next((each.id for each in found if each.owner == owner), None)
+        from clew.api.jobs import own_worker
+
+        self._worker = await own_worker(self._client)
         if self._worker is not None:
             note(f"worker {harmless(self._worker)}: up to {plural(max_jobs, 'job')} at once; Ctrl-C ends it")
 
     async def report_changes(self) -> None:
         """Prints what has changed since the last check."""
+        from clew.api.jobs import jobs_of_worker
+
         if self._worker is None:
             return
         async with self._one_at_a_time:
             seen, now = self._seen, time.time()
-            found = await self._client.engine.store.call(lambda store: self._mine(store, seen))
+            found = await jobs_of_worker(self._client, self._worker, self._since, seen)
             self._seen = {}
             for job in found:
                 self._report(job, seen.get(job.id))
                 if job.worker is not None:
                     self._seen[job.id] = job
             self._since = max(self._since, now - OVERLAP_S)
-
-    def _mine(self, store: Any, seen: dict[str, Job]) -> list[Job]:
-        """The jobs of this worker, those that it had between two checks, and those that it has just returned to the
-        queue; the oldest first."""
-        found = {job.id: job for job in store.jobs.of_worker(self._worker, self._since)}
-        left = [
-            store.jobs.find(job_id) for job_id, job in seen.items() if job_id not in found and job.status not in STOPPED
-        ]
-        found |= {job.id: job for job in left if job is not None and job.worker in (None, self._worker)}
-        return sorted(found.values(), key=lambda job: job.created_at)
 
     def _report(self, job: Job, before: Job | None) -> None:
         short = job.id[:SHORT_ID]

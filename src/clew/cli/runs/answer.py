@@ -90,7 +90,7 @@ async def _nothing_open(client: Client, run: RunRecord | None, question_id: str 
     hint = "clew runs list shows which runs are waiting for an answer."
     if run is None:
         return NotFound("No such question is open." if question_id else "No question is open.", hint=hint)
-    asked = await client.engine.store.call(lambda store: store.questions.of_run(run.id))
+    asked = await client.views.questions_of(run.id)
     asked = [question for question in asked if question.id.startswith(question_id or "")]
     if not asked:
         return NotFound(f"Run {run.id[:SHORT_ID]} has not asked {'that' if question_id else 'anything'}.", hint=hint)

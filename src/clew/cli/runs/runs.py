@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.api.wire.shape import stamp
 from clew.cli.client_runner import client_command
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.options import AS_JSON, LIMIT, complete_thread
@@ -18,9 +19,9 @@ from clew.cli.ui.printing import note, print_json, say, say_block, say_fields
 from clew.cli.ui.run_display import session_words
 from clew.cli.ui.tables import columns
 from clew.core.costs.usage import NO_USAGE
+from clew.core.runs.belonging import RunBelonging
 from clew.core.runs.run import LIVE, Attempt, Run
 from clew.core.runs.tool_calls import ToolCall, calls
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
@@ -50,15 +51,18 @@ async def list_(client: Client, thread: str | None, limit: int, as_json: bool) -
     """List runs, the newest first."""
     of_thread = await client.find(thread) if thread is not None else None
     found = await client.runs(thread=of_thread, limit=limit)
-    names = await _thread_names(client, found)
+    belongings = await client.views.belongings(found)
+    found = [run for run in found if run.id in belongings]
     asked, gone = await _questions(client), await client.gone(found)
     if as_json:
-        print_json([_run_object(run, names[run.thread_id], asked[run.id], run.id in gone) for run in found])
+        print_json([_run_object(run, belongings[run.id], asked[run.id], run.id in gone) for run in found])
     elif not found:
         note("No runs yet.")
     else:
         short = short_ids(run.id for run in found)
-        rows = [[short[run.id], names[run.thread_id], *_row(run, bool(asked[run.id]), run.id in gone)] for run in found]
+        rows = [
+            [short[run.id], belongings[run.id].thread, *_row(run, bool(asked[run.id]), run.id in gone)] for run in found
+        ]
         headings = ["RUN", "THREAD", "STATUS", "STARTED", "SESSION", "COST", "PROMPT"]
         say(columns(headings, rows, optional=["COST", "SESSION", "STARTED"]))
         if any(asked[run.id] for run in found):
@@ -73,8 +77,8 @@ async def list_(client: Client, thread: str | None, limit: int, as_json: bool) -
 @client_command(reads=True)
 async def show(client: Client, run_id: str, as_json: bool) -> None:
     """Show a run: its attempts, what the agent did with its tools, and its open questions."""
-    run = await client.run(run_id)
-    name = (await _thread_names(client, [run]))[run.thread_id]
+    view = await client.views.run((await client.run(run_id)).id)
+    run, belonging = view.run, view.belonging
     attempts = await client.attempts(run.id)
     used = await _tools(client, run)
     asked, gone = (await _questions(client))[run.id], bool(await client.gone([run]))
@@ -83,17 +87,13 @@ async def show(client: Client, run_id: str, as_json: bool) -> None:
             "attempts": [_attempt_object(attempt) for attempt in attempts],
             "tools": [tool_lines.as_object(call) for call in used],
         }
-        print_json(_run_object(run, name, asked, gone) | parts)
+        print_json(_run_object(run, belonging, asked, gone) | parts)
         return
-    say_fields([*_details(run, name, bool(asked), gone), *map(_attempt_words, attempts)])
+    say_fields([*_details(run, belonging, bool(asked), gone), *map(_attempt_words, attempts)])
     say_block("tools", map(tool_lines.tool_line, used))
     for question in asked:
         how = agent_questions.how_to_answer(question, several=len(asked) > 1)
         say_block("question", [*agent_questions.question_lines(question), how])
-
-
-async def _thread_names(client: Client, found: list[Run]) -> dict[str, str]:
-    return {thread_id: (await client.find(thread_id)).name for thread_id in {run.thread_id for run in found}}
 
 
 async def _questions(client: Client) -> dict[str, list[Question]]:
@@ -118,10 +118,11 @@ def _began(run: Run) -> str:
     return ago(run.started_at) if run.started_at is not None else f"queued {ago(run.created_at)}"
 
 
-def _run_object(run: Run, thread: str, asked: list[Question], gone: bool) -> dict[str, Any]:
+def _run_object(run: Run, belonging: RunBelonging, asked: list[Question], gone: bool) -> dict[str, Any]:
     return {
         "id": run.id,
-        "thread": thread,
+        "thread": belonging.thread,
+        **belonging.to_json(),
         "status": run.status,
         "gone": gone,
         "agent": run.agent,
@@ -163,11 +164,10 @@ def _attempt_object(attempt: Attempt) -> dict[str, Any]:
 
 
 async def _tools(client: Client, run: Run) -> list[ToolCall]:
-    stored = await client.engine.store.call(lambda store: store.events.of_run(run.id))
-    return calls(each.event for each in stored)
+    return calls(each.event for each in await client.views.events(run.id))
 
 
-def _details(run: Run, thread: str, asks: bool, gone: bool) -> list[tuple[str, str]]:
+def _details(run: Run, belonging: RunBelonging, asks: bool, gone: bool) -> list[tuple[str, str]]:
     usage = run.usage
     tokens = (
         f"{usage.shown_tokens:,} read ({usage.cache_read_input_tokens:,} cached), {usage.output_tokens:,} written"
@@ -176,7 +176,9 @@ def _details(run: Run, thread: str, asks: bool, gone: bool) -> list[tuple[str, s
     )
     return [
         ("run", run.id),
-        ("thread", thread),
+        ("thread", belonging.thread),
+        ("kind", belonging.kind),
+        ("belongs to", _item_words(belonging)),
         ("prompt", one_line(run.prompt, SHOWN_CHARS)),
         ("agent", agent_words(run.agent, run.model)),
         ("status", f"{state_labels.run_label(run, asks=asks, gone=gone)}{lasted(run.started_at, run.ended_at)}"),
@@ -186,6 +188,11 @@ def _details(run: Run, thread: str, asks: bool, gone: bool) -> list[tuple[str, s
         ("tokens", tokens),
         ("cost", f"{price(run.cost_usd, used=True)}{_compared(run)}" if tokens or run.cost_usd else ""),
     ]
+
+
+def _item_words(belonging: RunBelonging) -> str:
+    item = belonging.item
+    return "" if item is None else joined(item.kind, item.name or item.id, by=" ")
 
 
 def _compared(run: Run) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.api.wire.shape import stamp
 from clew.cli.client_runner import with_client
 from clew.cli.options import complete_thread
 from clew.cli.runs.control import active_runs
@@ -18,13 +19,12 @@ from clew.core.ids import SHORT_ID
 from clew.core.runs.events import Event, QuestionAsked, RunQueued
 from clew.core.runs.run import LIVE, Run, RunStatus
 from clew.errors import AgentFailed, Cancelled, NotFound, UsageError
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     import asyncio
 
     from clew.api.client import Client
-    from clew.store.records import StoredEvent
+    from clew.api.views import StoredEvent
 
 CHECK_EVERY_S = 1.0  # how often to check that the run's process is alive: if it was killed, no event says so
 
@@ -110,7 +110,7 @@ async def _process_gone(client: Client, run: Run) -> None:
 
 def _is_served(client: Client) -> bool:
     """True if a daemon is running: within seconds it ends or continues the runs of a dead process."""
-    from clew.server.daemon_registry import running_daemons
+    from clew.api.daemons import running_daemons
 
     return bool(running_daemons(client.home))
 

@@ -23,39 +23,28 @@ def config() -> None:
 @AS_JSON
 def show(as_json: bool) -> None:
     """Show every setting with its value and its source."""
-    from clew import config as settings
+    from clew.api import settings
 
     values = settings.load(os.environ, current_directory())
     for words in values.warnings:
         warn_once(words)
+    found = settings.shown(values)
     if as_json:
-        print_json(
-            {
-                setting.name: {
-                    "value": setting.shown(values[setting.name].value),
-                    "source": values[setting.name].source,
-                    "variable": setting.variable,
-                    "help": setting.help,
-                }
-                for setting in settings.TABLE
-            }
-        )
+        objects = [each.to_json() for each in found]
+        print_json({each.pop("name"): each for each in objects})
         return
-    rows = [
-        [name, shown_value(settings.BY_NAME[name].shown(value.value)), harmless(value.source)]
-        for name, value in values.items()
-    ]
+    rows = [[each.name, shown_value(each.value), harmless(each.source)] for each in found]
     say(columns(["SETTING", "VALUE", "FROM"], rows))
 
 
 @config.command()
 def path() -> None:
     """Print the path of your own clew.toml, the file that may set everything."""
-    from clew import config as settings
+    from clew.api.settings import user_settings_file
 
-    found = settings.user_file(os.environ)
-    say(str(found or settings.places(os.environ)[-1]))
-    if found is None:
+    file = user_settings_file(os.environ)
+    say(str(file.path))
+    if not file.exists:
         note("(the file does not exist yet)")
 
 
@@ -66,10 +55,10 @@ def shown_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        from clew.config import as_duration
+        from clew.api.settings import as_duration
 
         return as_duration(value)
-    if isinstance(value, tuple):
+    if isinstance(value, list | tuple):
         import json
 
         return harmless(json.dumps(value, ensure_ascii=False))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,15 @@ from clew.cli.client_runner import client_command, with_client
 from clew.cli.options import AS_JSON, age, complete_thread
 from clew.cli.ui.formatting import ago, harmless, plural
 from clew.cli.ui.printing import note, print_json, say
+from clew.cli.ui.progress import followed, is_interrupted, with_progress
 from clew.cli.ui.tables import columns
 from clew.core.thread import KINDS
 from clew.errors import Cancelled, UsageError
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
+    from clew.api.archives import ArchivedThread, ArchiveFile, CleanupResult, Deleted, RestoredArchive
     from clew.api.client import Client
-    from clew.hosts.chat.chat import Deleted
-    from clew.hosts.transfer.archive_file import ArchiveFile
-    from clew.hosts.transfer.archives import ArchivedThread, CleanupResult, RestoredArchive
+    from clew.api.operations import OperationEvent
 
 EVERY_S = 1.0  # how often progress is shown
 
@@ -44,7 +44,9 @@ async def archive(client: Client, names: tuple[str, ...], as_json: bool) -> None
         done.append(await client.archives.archive(name))
         note(f"archived {all_names(done[-1])} ({plural(done[-1].turns, 'turn')}): {done[-1].path}")
     if as_json:
-        print_json([_archived_object(each) for each in done])
+        from clew.api.archives import archived_shape
+
+        print_json([archived_shape(each).to_json() for each in done])
 
 
 @click.command()
@@ -58,12 +60,17 @@ async def restore(client: Client, archives: tuple[str, ...], as_json: bool) -> N
     run or a job that had not finished has ended. The next turn resumes the session if its file still exists, and starts
     fresh otherwise. The archive is kept.
     """
-    done = []
+    from clew.api.archives import restore as restore_archive
+    from clew.api.archives import restored_shape
+
+    done: list[RestoredArchive] = []
     for path in dict.fromkeys([await client.archives.find(each) for each in archives]):
-        done.append(await client.archives.restore(str(path)))
+        done.append(await with_progress(restore_archive(client, str(path))))
         _note_restored(done[-1])  # at once: the next archive may be damaged
+        if is_interrupted():
+            raise KeyboardInterrupt
     if as_json:
-        print_json([_restored_object(each) for each in done])
+        print_json([restored_shape(each).to_json() for each in done])
 
 
 def _note_restored(restored: RestoredArchive) -> None:
@@ -76,17 +83,6 @@ def _note_restored(restored: RestoredArchive) -> None:
         note("the file is not from your archives: its permissions were narrowed to ask; clew threads set widens them")
 
 
-def _restored_object(restored: RestoredArchive) -> dict[str, Any]:
-    return {
-        "threads": [{"name": thread.name, "id": thread.id, "kind": thread.kind} for thread in restored.threads],
-        "was": restored.was,
-        "turns": restored.turns,
-        "resumable": restored.resumable,
-        "copy": restored.is_copy,
-        "narrowed": restored.is_narrowed,
-    }
-
-
 @click.command()
 @AS_JSON
 @client_command(reads=True)
@@ -94,7 +90,9 @@ async def archives(client: Client, as_json: bool) -> None:
     """List the archives of deleted and archived threads, the newest first."""
     found = await client.archives.files()
     if as_json:
-        print_json([_file_object(file) for file in found])
+        from clew.api.archives import file_shape
+
+        print_json([file_shape(file).to_json() for file in found])
     elif found:
         headings = ["NAME", "KIND", "ARCHIVED", "TURNS", "BYTES", "FILE"]
         say(columns(headings, [_row(file) for file in found], optional=["BYTES", "KIND", "TURNS"]))
@@ -106,19 +104,6 @@ def _row(file: ArchiveFile) -> list[str]:
     kind = harmless(file.kind) if file.kind is not None else (file.problem or "?")
     turns = "?" if file.turns is None else f"{file.turns:,}"
     return [harmless(file.name), kind, ago(file.archived_at), turns, f"{file.size_bytes:,}", harmless(file.path.name)]
-
-
-def _file_object(file: ArchiveFile) -> dict[str, Any]:
-    return {
-        "name": file.name,
-        "kind": file.kind,
-        "thread_id": file.thread_id,
-        "archived_at": stamp(file.archived_at),
-        "turns": file.turns,
-        "size_bytes": file.size_bytes,
-        "file": str(file.path),
-        "problem": file.problem,
-    }
 
 
 @click.command()
@@ -140,13 +125,13 @@ def clean(older_than: float | None, kind: str | None, dry_run: bool, as_json: bo
         raise UsageError("--kind needs --older-than.", hint="The settings apply to threads of every kind.")
     report = _CleanReport(dry_run=dry_run, as_json=as_json)
 
+    from clew.api import archives as api
+
     async def work(client: Client) -> None:
-        if older_than is None:
-            done = await client.archives.tidy(dry_run=dry_run, tell=report)
-        else:
-            done = await client.archives.clean(older_than, kind=kind, dry_run=dry_run, tell=report)
+        options = api.CleanOptions(older_than_s=older_than, kind=kind, dry_run=dry_run)
+        done = await followed(api.clean(client, options), report)
         if as_json:
-            print_json(_cleaned_object(done, dry_run=dry_run))
+            print_json(api.cleaned_shape(done, dry_run=dry_run).to_json())
         else:
             _note_kept(done)
 
@@ -167,10 +152,12 @@ class _CleanReport:
         self._archived = 0
         self._reported_at = time.monotonic()
 
-    def __call__(self, done: ArchivedThread | Path) -> None:
-        self._archived += not isinstance(done, Path)
+    def __call__(self, event: OperationEvent) -> None:
+        if event.data is None:
+            return
+        self._archived += "thread" in event.data
         if not self._as_json:
-            note(self._words(done))
+            note(self._words(event.data))
         elif time.monotonic() - self._reported_at > EVERY_S:
             self._reported_at = time.monotonic()
             note(f"{self.sum} so far")
@@ -179,12 +166,14 @@ class _CleanReport:
     def sum(self) -> str:
         return f"{'would archive' if self._dry_run else 'archived'} {plural(self._archived, 'thread')}"
 
-    def _words(self, done: ArchivedThread | Path) -> str:
-        if isinstance(done, Path):
-            return f"{'would remove' if self._dry_run else 'removed'} the archive {harmless(done.name)}"
-        where = f": {done.path}" if done.path is not None else ""
+    def _words(self, done: Mapping[str, Any]) -> str:
+        if "removed" in done:
+            name = harmless(Path(done["removed"]).name)
+            return f"{'would remove' if self._dry_run else 'removed'} the archive {name}"
+        where = f": {done['archive']}" if done["archive"] is not None else ""
         did = "would archive" if self._dry_run else "archived"
-        return f"{did} {all_names(done)} ({done.kind}, {plural(done.turns, 'turn')}){where}"
+        names = " and ".join([done["thread"], *done["others"]])
+        return f"{did} {names} ({done['kind']}, {plural(done['turns'], 'turn')}){where}"
 
 
 def all_names(done: ArchivedThread | Deleted) -> str:
@@ -197,22 +186,3 @@ def _note_kept(done: CleanupResult) -> None:
         note(f"kept: {why}")
     if not (done.archived or done.expired or done.kept):
         note("Nothing to clean.")
-
-
-def _cleaned_object(done: CleanupResult, *, dry_run: bool) -> dict[str, Any]:
-    return {
-        "dry_run": dry_run,
-        "archived": [_archived_object(each) for each in done.archived],
-        "removed": [str(path) for path in done.expired],
-        "kept": [{"thread": name, "why": why} for name, why in done.kept],
-    }
-
-
-def _archived_object(each: ArchivedThread) -> dict[str, Any]:
-    return {
-        "thread": each.name,
-        "others": list(each.others),
-        "kind": each.kind,
-        "turns": each.turns,
-        "archive": None if each.path is None else str(each.path),
-    }

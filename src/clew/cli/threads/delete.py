@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,8 +15,8 @@ from clew.cli.ui.printing import note, print_json
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
+    from clew.api.archives import Deleted
     from clew.api.client import Client
-    from clew.hosts.chat.chat import Deleted
 
 
 @click.command()
@@ -58,7 +58,9 @@ def delete(names: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool) -> N
 
     deleted = list(planned.values()) if dry_run else with_client(work)
     if as_json:
-        print_json([_object(each) for each in deleted])
+        from clew.api.archives import deleted_shape
+
+        print_json([deleted_shape(each).to_json() for each in deleted])
 
 
 def _confirm(count: int) -> None:
@@ -79,12 +81,3 @@ def _counted(deleted: Deleted) -> str:
     """`2 turns, 8 archived`"""
     archived = deleted.archived_turns
     return plural(deleted.turns - archived, "turn") + (f", {archived:,} archived" if archived else "")
-
-
-def _object(deleted: Deleted) -> dict[str, Any]:
-    return {
-        "thread": deleted.name,
-        "others": list(deleted.others),
-        "turns": deleted.turns,
-        "archive": None if deleted.archive is None else str(deleted.archive),
-    }

@@ -17,12 +17,11 @@ from clew.cli.options import AS_JSON, complete_thread
 from clew.cli.ui.files import check_output, output_path, write_output
 from clew.cli.ui.formatting import agent_words, harmless, plural
 from clew.cli.ui.printing import note, print_json, say
+from clew.cli.ui.progress import with_progress
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.api.client import Client
-    from clew.hosts.transfer.export import ExportedThread
-    from clew.hosts.transfer.secret_scan import LocatedSecret
+    from clew.api.exports import ExportedFile, LocatedSecret
 
 KEY_FILE_MAX_CHARS = 100_000
 VARIABLE = "CLEW_PASSPHRASE"
@@ -87,35 +86,23 @@ def export(
         raise UsageError("--encrypt and --recipient are two ways to encrypt.", hint="Give one of them.")
     if redact and with_secrets:
         raise UsageError("--redact blanks secrets, --with-secrets keeps them.", hint="Give one of them.")
-    from clew.hosts.transfer import encryption, signatures
+    from clew.api import exports
 
-    encryption.check_recipients(recipients)
-    signer = signatures.signer(sign, os.environ) if sign is not None else None
+    options = exports.ExportOptions(redact=redact, with_secrets=with_secrets, recipients=recipients, sign=sign)
+    exports.check_options(options)
     path = output_path(output, force=force) if output is not None else None
-    passphrase = read_passphrase(passphrase_file, confirm=True) if encrypt else None
+    if encrypt:
+        options = options.replace(passphrase=read_passphrase(passphrase_file, confirm=True))
 
-    async def work(client: Client) -> ExportedThread:
-        from clew.hosts.transfer.export import export_thread
-
-        return await export_thread(
-            client.engine, name, os.environ, redacted=redact, with_secrets=with_secrets or redact
-        )
-
-    made = with_client(work, reads=True)
-    place = path or Path(f"{made.name}.clew{'.age' if encrypt or recipients else ''}")
-    content = made.content
-    if passphrase is not None:
-        content = encryption.encrypt_with(passphrase, content)
-    elif recipients:
-        content = encryption.encrypt_for(recipients, content)
-    if signer is not None:
+    made = with_client(lambda client: with_progress(exports.export(client, name, options)), reads=True)
+    place = path or Path(made.name)
+    if made.signature is not None:
         check_output(place, force=force)
-        signature = signatures.sign(signer, signatures.FOR_A_FILE, content)
-        write_output(signature_file(place), signature, force=force)
-    write_output(place, content, force=force)
-    if signer is None and force:
+        write_output(signature_file(place), made.signature, force=force)
+    write_output(place, made.content, force=force)
+    if made.signature is None and force:
         _remove_signature(signature_file(place))
-    _print(made, place, len(content), encrypted=bool(encrypt or recipients), as_json=as_json)
+    _print(made, place, as_json=as_json)
 
 
 def signature_file(path: Path) -> Path:
@@ -147,7 +134,7 @@ def read_passphrase(file: str | None, *, confirm: bool) -> str:
 
 
 def read_key_file(file: str, kind: str, *, hint: str) -> str:
-    from clew.hosts.validation import named_path
+    from clew.api.files import named_path
 
     try:
         with named_path(file).open(encoding="utf-8") as opened:
@@ -174,37 +161,18 @@ def _stopped_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _print(made: ExportedThread, path: Path, size: int, *, encrypted: bool, as_json: bool) -> None:
+def _print(made: ExportedFile, path: Path, *, as_json: bool) -> None:
+    shape, thread = made.to_shape(), made.thread
     if as_json:
-        from clew.hosts.transfer.secret_scan import as_objects
-
-        print_json(
-            {
-                "file": str(path),
-                "size_bytes": size,
-                "threads": list(made.threads),
-                "turns": made.turns,
-                "encrypted": encrypted,
-                "redacted": made.redacted,
-                "secrets": as_objects(made.secrets),
-                "sessions": [
-                    {
-                        "agent": each.agent,
-                        "model": each.model or None,
-                        "included": each.included,
-                        "why": each.why or None,
-                    }
-                    for each in made.sessions
-                ],
-            }
-        )
+        print_json(shape.replace(file=str(path)).to_json())
         return
     say(harmless(str(path)))
-    note(f"{' and '.join(made.threads)}: {plural(made.turns, 'turn')}, {size:,} bytes{', encrypted' * encrypted}")
-    if made.redacted is not None:
-        note(f"blanked {plural(made.redacted, 'secret')}; a secret that does not look like one is still in it")
-    note_secrets(made.secrets, "blanked" if made.redacted is not None else "it holds")
-    for each in made.sessions:
+    size = f"{shape.size_bytes:,} bytes{', encrypted' * shape.encrypted}"
+    note(f"{' and '.join(thread.threads)}: {plural(thread.turns, 'turn')}, {size}")
+    if thread.redacted is not None:
+        note(f"blanked {plural(thread.redacted, 'secret')}; a secret that does not look like one is still in it")
+    note_secrets(thread.secrets, "blanked" if thread.redacted is not None else "it holds")
+    for each in thread.sessions:
         who = agent_words(each.agent, each.model)
         note(f"with the session of {who}" if each.included else f"without the session of {who}: {each.why}")
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,16 +12,13 @@ from clew.cli.options import AS_JSON
 from clew.cli.threads.export import PASSPHRASE_FILE, read_key_file, read_passphrase, signature_file
 from clew.cli.ui.formatting import agent_words, harmless, plural
 from clew.cli.ui.printing import note, print_json, say
+from clew.cli.ui.progress import with_progress
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-    from clew.config import Settings
-    from clew.hosts.transfer.imports import ImportedSession, ImportResult
-    from clew.hosts.transfer.signatures import Signers
-    from clew.store.transfer.codec import PortableThread
+    from clew.api.exports import ImportResult
 
-HEAD_BYTES = 1000  # enough of a file to recognise the state file of a pair
 SIGNERS = click.option(
     "--signers",
     metavar="FILE",
@@ -58,82 +54,57 @@ def import_(
     \b
       clew threads import fix-login.clew --cwd ~/shop
     """
-    from clew.config import load
-    from clew.hosts.validation import existing_dir
-
     if passphrase_file is not None and identity is not None:
         raise UsageError("--passphrase-file and --identity are two ways to decrypt it.", hint="Give one of them.")
-    work_dir = existing_dir(cwd)
-    settings = load(os.environ, Path(work_dir))
-    thread = read_file(file, passphrase_file, identity, accepted(settings, signers))
+    from clew.api import exports
+    from clew.api.files import existing_dir, named_path
+
+    path, work_dir = named_path(file), existing_dir(cwd)
+    content = _read_file(path)
+    options = exports.ImportOptions(
+        cwd=work_dir,
+        name=name,
+        identity=read_identity(identity) if identity is not None else None,
+        signers=None if signers is None else (signers,),
+        dry_run=dry_run,
+        file=str(path),
+    )
+    if identity is None and exports.wants_passphrase(content):
+        options = options.replace(passphrase=read_passphrase(passphrase_file, confirm=False))
 
     async def work(client: Client) -> ImportResult:
-        from clew.core.thread import Permissions, Trust
-        from clew.hosts.transfer.imports import import_thread
-
-        return await import_thread(
-            client.engine,
-            thread,
-            cwd=work_dir,
-            name=name,
-            permissions=Permissions(client.settings.of("permissions")),
-            trust=Trust(client.settings.of("trust")),
-            dry_run=dry_run,
-        )
+        is_checked = signers is not None or client.settings.of("remote.signers")
+        signature = _read_signature(path) if is_checked else None
+        return await with_progress(exports.import_file(client, content, options.replace(signature=signature)))
 
     _print(with_client(work, work_dir=work_dir), dry_run=dry_run, as_json=as_json)
 
 
-def accepted(settings: Settings, file: str | None) -> Signers | None:
-    """The signers from the option, or else from the setting: one of them must have signed. None: no check."""
-    from clew.hosts.transfer.signatures import signers
+def _read_file(path: Path) -> bytes:
+    from clew.api.exports import MAX_FILE_BYTES
+    from clew.api.files import read_plain
 
-    entries = (file,) if file is not None else settings.of("remote.signers")
-    return signers(entries, os.environ) if entries else None
-
-
-def read_file(name: str, passphrase_file: str | None, identity: str | None, signers: Signers | None) -> PortableThread:
-    from clew.hosts.transfer import encryption
-    from clew.hosts.transfer.export_file import MAX_FILE_BYTES, read_export
-    from clew.hosts.validation import named_path, read_plain
-
-    path = named_path(name)
     try:
         if not path.is_file():
             what = "is not a file" if path.exists() else "does not exist"
             raise UsageError(f"{path} {what}.", hint="clew threads export writes one, such as fix-login.clew.")
-        raw = read_plain(path, MAX_FILE_BYTES)
-        if len(raw) > MAX_FILE_BYTES:
-            raise UsageError(f"{path} is too large.", hint=f"No export is larger than {MAX_FILE_BYTES:,} bytes.")
+        return read_plain(path, MAX_FILE_BYTES)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.", hint="Check that you may read it.") from error
-    if signers is not None:
-        note(f"signed by {harmless(_verified(path, raw, signers))}")
-    if encryption.is_encrypted(raw):
-        if identity is not None:
-            raw = encryption.decrypt_as(read_identity(identity), raw)
-        elif encryption.wants_passphrase(raw):
-            raw = encryption.decrypt_with(read_passphrase(passphrase_file, confirm=False), raw)
-        else:
-            raise UsageError("The file is encrypted for somebody's key.", hint="Give yours with --identity.")
-    if raw.lstrip()[:1] == b"{" and b'"sessionId"' in raw[:HEAD_BYTES]:
-        raise UsageError(f"{path} is the state file of a pair.", hint=f"clew pair --session-file {path} continues it.")
-    return read_export(raw)
 
 
-def _verified(path: Path, raw: bytes, signers: Signers) -> str:
-    """Checks the signature and returns who signed the file. Raises UsageError."""
-    from clew.hosts.transfer.signatures import FOR_A_FILE, MAX_SIGNATURE_BYTES, unsigned, verify
-    from clew.hosts.validation import read_plain
+def _read_signature(path: Path) -> bytes | None:
+    """The signature of the file. None: it has none."""
+    from clew.api.exports import MAX_SIGNATURE_BYTES
+    from clew.api.files import read_plain
 
     beside = signature_file(path)
     try:
-        signature = read_plain(beside, MAX_SIGNATURE_BYTES)
-    except FileNotFoundError as error:
-        raise unsigned(str(path)) from error
+        return read_plain(beside, MAX_SIGNATURE_BYTES)
+    except FileNotFoundError:
+        return None
     except OSError as error:
         raise UsageError(f"{beside} cannot be read: {error.strerror}.", hint="Nothing was stored.") from error
-    return verify(signers, FOR_A_FILE, raw, signature, str(path))
 
 
 def read_identity(file: str) -> str:
@@ -141,36 +112,18 @@ def read_identity(file: str) -> str:
 
 
 def _print(made: ImportResult, *, dry_run: bool, as_json: bool) -> None:
+    from clew.api.exports import shape_of
+
+    if made.signer is not None:
+        note(f"signed by {harmless(made.signer)}")
     if as_json:
-        print_json(
-            {
-                "dry_run": dry_run,
-                "threads": [{"name": thread.name, "id": thread.id, "cwd": thread.cwd} for thread in made.threads],
-                "turns": made.turns,
-                "new_ids": made.renewed,
-                "sessions": [
-                    session_object(each) | {"file": str(each.path) if each.path is not None else None}
-                    for each in made.sessions
-                ],
-                "notes": list(made.notes),
-            }
-        )
+        print_json(shape_of(made, dry_run=dry_run).to_json())
         return
     would = "would be imported" if dry_run else "imported"
     for thread in made.threads:
         say(harmless(f"{thread.name}  {thread.cwd}"))
     note(f"{would}: {plural(made.turns, 'turn')}{', as a copy with new ids' * made.renewed}")
     note_sessions(made)
-
-
-def session_object(session: ImportedSession) -> dict[str, Any]:
-    return {
-        "part": session.part,
-        "agent": session.agent,
-        "model": session.model or None,
-        "resumable": session.resumable,
-        "why": session.why or None,
-    }
 
 
 def note_sessions(made: ImportResult, whose: str = "") -> None:

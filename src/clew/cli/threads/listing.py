@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.api.wire.shape import stamp
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, LIMIT, OF_AGENT, OF_PROJECT, age
 from clew.cli.ui import state_labels
@@ -21,11 +22,10 @@ from clew.core.runs.run import RunStatus
 from clew.core.thread import KINDS, Origin
 from clew.core.thread import Thread as ThreadRecord
 from clew.errors import UsageError
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-    from clew.store.views.search import ListedThread
+    from clew.api.views import ListedThread
 
 OFFSET = click.option("--offset", type=click.IntRange(0, 1_000_000_000), default=0, help="Skip this many first.")
 HEADINGS = ["NAME", "KIND", "LAST USED", "STATE", "TURNS", "CHARS", "COST", "AGENT", "DIRECTORY"]
@@ -41,7 +41,7 @@ def check_restrictions(client: Client, agent: str | None, *folders: str | None) 
 
     Not checked before the search: a thread may outlive both."""
     if agent is not None:
-        client.engine.adapter(agent)
+        client.check_agent(agent, installed=False)
     for folder in folders:
         if folder is not None and not Path(folder).is_dir():
             raise UsageError(f"{folder} is not a directory.", hint="No thread was ever started there.")

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, complete_thread
 from clew.cli.threads.export import PASSPHRASE_FILE, SIGN, read_passphrase
-from clew.cli.threads.imports import SIGNERS, accepted, read_identity
-from clew.cli.threads.push_display import Progress, print_listing, print_pulled, print_pushed
-from clew.errors import ClewError, StoreError, UsageError
+from clew.cli.threads.imports import SIGNERS, read_identity
+from clew.cli.threads.push_display import print_listing, print_pulled, print_pushed
+from clew.cli.ui.progress import Progress, followed
+from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client
-    from clew.hosts.transfer.remote.header import RemoteKeys
-    from clew.hosts.transfer.remote.remote import Remote
-    from clew.hosts.transfer.remote.sync import PullResult, PushResult
-    from clew.hosts.transfer.signatures import Signer
-
-T = TypeVar("T")
+    from clew.api.remotes import Passphrase
 
 IDENTITY = click.option(
     "--identity", metavar="FILE", help="Your age identity, or SSH private key, to decrypt the remote with."
@@ -79,35 +73,25 @@ def push(
         raise UsageError("Names and --all cannot be given together.", hint="Give one of them.")
     if not everything and not names:
         raise UsageError("No thread was named.", hint="Name threads, or give --all.")
-    if recipients:
-        from clew.hosts.transfer.encryption import check_recipients
+    from clew.api import remotes
 
-        check_recipients(recipients)
-    keys = _keys(passphrase_file if encrypt else None, identity, recipients, ask=encrypt)
+    options = remotes.PushOptions(
+        url=url,
+        passphrase=_passphrase(passphrase_file) if encrypt else None,
+        identity=read_identity(identity) if identity is not None else None,
+        threads=names,
+        everything=everything,
+        recipients=recipients,
+        sign=sign,
+        with_secrets=with_secrets,
+        dry_run=dry_run,
+    )
 
     async def work(client: Client) -> int:
-        from clew.hosts.transfer.remote.sync import groups
-        from clew.hosts.transfer.remote.sync import push as push_thread
-
-        done: list[tuple[str, PushResult | ClewError]] = []
         async with Progress() as progress:
-            signer = _signer(client, sign)
-            remote = await _opened(client, url, keys, progress, to_push=True)
-            chosen = await groups(client.engine, names)
-            for group in chosen:
-                progress.say(f"reading {group.name}")
-                each = push_thread(
-                    client.engine,
-                    remote,
-                    group.key,
-                    os.environ,
-                    signer=signer,
-                    with_secrets=with_secrets,
-                    dry_run=dry_run,
-                    on_bytes=progress.of("sending", group.name),
-                )
-                done.append((group.name, await _tried(each, alone=len(chosen) == 1)))
-        return print_pushed(remote, done, dry_run=dry_run, as_json=as_json)
+            asking = options.replace(passphrase=_shown(options.passphrase, progress))
+            pushed = await followed(remotes.push(client, asking), progress.show)
+        return print_pushed(pushed, as_json=as_json)
 
     return with_client(work)
 
@@ -152,54 +136,43 @@ def pull(
     if not everything and not names and (cwd is not None or dry_run):
         what = "--dry-run" if dry_run else "--cwd"
         raise UsageError(f"{what} is only for threads that are pulled.", hint="Name threads, or give --all.")
-    keys = _keys(passphrase_file, identity, (), ask=True)
+    from clew.api import remotes
+    from clew.api.operations import Report
+
+    remote = remotes.RemoteOptions(
+        url=url,
+        passphrase=None if identity is not None else _passphrase(passphrase_file),
+        identity=read_identity(identity) if identity is not None else None,
+    )
 
     async def work(client: Client) -> int:
-        from clew.core.thread import Permissions, Trust
-        from clew.hosts.transfer.remote.sync import find_manifest
-        from clew.hosts.transfer.remote.sync import pull as pull_thread
-
-        done: list[tuple[str, PullResult | ClewError]] = []
         async with Progress() as progress:
-            trusted = accepted(client.settings, signers)
-            remote = await _opened(client, url, keys, progress, to_push=False)
-            there = await remote.manifests()
-            chosen = {each.thread_id: each for each in there.manifests} if everything else {}
-            for one in dict.fromkeys(names):
-                found = await _tried(find_manifest(client.engine, there, one), alone=len(names) == 1)
-                if isinstance(found, ClewError):
-                    done.append((one, found))
-                else:
-                    chosen[found.thread_id] = found
-            alone = len(chosen) == 1 and not done and not (everything and there.problems)
-            for manifest in chosen.values():
-                progress.say(f"looking at {manifest.name}")
-                each = pull_thread(
-                    client.engine,
-                    remote,
-                    manifest,
-                    client.archives,
+            asking = {**remote.as_dict(), "passphrase": _shown(remote.passphrase, progress)}
+            if not everything and not names:
+                report = Report(lambda _kind, words, *_: progress.say(words))
+                there = await remotes.threads(client, remotes.RemoteOptions(**asking), report)
+            else:
+                options = remotes.PullOptions(
+                    **asking,
+                    threads=names,
+                    everything=everything,
                     cwd=cwd or ".",
                     name=name,
-                    signers=trusted,
-                    permissions=Permissions(client.settings.of("permissions")),
-                    trust=Trust(client.settings.of("trust")),
+                    signers=None if signers is None else (signers,),
                     dry_run=dry_run,
-                    on_bytes=progress.of("fetching", manifest.name),
                 )
-                done.append((manifest.name, await _tried(each, alone=alone)))
+                pulled = await followed(remotes.pull(client, options), progress.show)
         if not everything and not names:
-            print_listing(remote, there, as_json=as_json)
+            print_listing(there, as_json=as_json)
             return 0
-        done += [("", problem) for problem in there.problems] if everything else []
-        return print_pulled(remote, done, dry_run=dry_run, as_json=as_json)
+        return print_pulled(pulled, as_json=as_json)
 
     return with_client(work)
 
 
 def _split(args: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """The URL, if the first argument is one, and the names. Raises UsageError for a mistyped URL."""
-    from clew.hosts.transfer.remote.object_store import refuse_mistyped
+    from clew.api.remotes import refuse_mistyped
 
     for place, word in enumerate(args):
         refuse_mistyped(word)
@@ -208,56 +181,15 @@ def _split(args: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     return (args[0], args[1:]) if args and "://" in args[0] else (None, args)
 
 
-def _keys(passphrase_file: str | None, identity: str | None, recipients: tuple[str, ...], *, ask: bool) -> RemoteKeys:
-    from clew.hosts.transfer.remote.header import RemoteKeys
-
-    asked = (lambda is_new: read_passphrase(passphrase_file, confirm=is_new)) if ask else None
-    is_given = passphrase_file is not None or identity is not None
-    return RemoteKeys(
-        asked, recipients, read_identity(identity) if identity is not None else None, must_be_needed=is_given
-    )
+def _passphrase(file: str | None) -> Passphrase:
+    """The passphrase in the file; without a file, it is read when it is needed."""
+    if file is not None:
+        return read_passphrase(file, confirm=False)
+    return lambda is_new: read_passphrase(None, confirm=is_new)
 
 
-def _signer(client: Client, key: str | None) -> Signer | None:
-    """The signer that the option names, or else the setting."""
-    from clew.hosts.transfer.signatures import signer
-
-    key = key or client.settings.of("remote.sign")
-    if key is None and client.settings.of("remote.signers"):
-        raise UsageError(
-            "This push would not be signed, and remote.signers accepts only signed ones.",
-            hint="Give --sign KEY, or set remote.sign.",
-        )
-    return signer(key, os.environ) if key is not None else None
-
-
-async def _opened(client: Client, url: str | None, keys: RemoteKeys, progress: Progress, *, to_push: bool) -> Remote:
-    from clew.core.record import replace
-    from clew.hosts.transfer.remote.object_store import ObjectStore
-    from clew.hosts.transfer.remote.remote import open_remote
-
-    place = url or client.settings.of("remote.url")
-    if place is None:
-        hint = "Give a URL such as s3://bucket/path, or set remote.url in your clew.toml."
-        raise UsageError("No remote was named.", hint=hint)
-    objects = ObjectStore(place)
-    ask = keys.passphrase
-    if ask is not None:
-        keys = replace(keys, passphrase=lambda is_new: progress.asking(lambda: ask(is_new)))
-    progress.say(f"connecting to {objects.url}")
-    return await open_remote(objects, keys, to_push=to_push)
-
-
-async def _tried(each: Awaitable[T], *, alone: bool) -> T | ClewError:
-    """Returns the error of one thread, so that the other threads are still handled.
-
-    Raises the error if the thread is the only one (`alone`), or if the store or the remote failed.
-    """
-    try:
-        return await each
-    except StoreError:
-        raise
-    except ClewError as error:
-        if alone:
-            raise
-        return error
+def _shown(passphrase: Passphrase | None, progress: Progress) -> Passphrase | None:
+    """The same, with the line hidden while the user types."""
+    if passphrase is None or isinstance(passphrase, str):
+        return passphrase
+    return lambda is_new: progress.asking(lambda: passphrase(is_new))

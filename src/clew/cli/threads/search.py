@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.api.wire.shape import stamp
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, OF_AGENT, OF_PROJECT
 from clew.cli.threads.listing import OFFSET, check_restrictions, in_project
@@ -15,12 +16,11 @@ from clew.cli.ui.printing import has_colours, note, print_json, say
 from clew.core.ids import SHORT_ID
 from clew.core.thread import KINDS
 from clew.errors import UsageError
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client
+    from clew.api.views import SearchHit
     from clew.core.search import Snippet
-    from clew.store.views.search import SearchHit
 
 BOLD, PLAIN = "\x1b[1m", "\x1b[0m"
 

@@ -65,18 +65,17 @@ def rename(name: str, new: str, as_json: bool) -> None:
     """
 
     async def work(client: Client) -> None:
-        from clew.api import pairs
-
-        done = await pairs.rename(client, name, new)
-        if done is None:
-            await _change(client, name, as_json, name=new)
-            return
+        done = await client.rename(name, new)
         for was, now in done.names:
             note(f"{was} is now called {now}" if was != now else f"{now} already has that name")
         if done.trouble is not None:
             note(f"warning: {harmless(done.trouble)}")
-        if as_json:
-            print_json(pairs.pair_json(await pairs.show(client, done.pair.id), rounds=False))
+        if as_json and done.is_pair:
+            from clew.api.pairs import pair_json
+
+            print_json(pair_json(await client.pairs.find(done.id), rounds=False))
+        elif as_json:
+            print_json(thread_object((await client.find(done.id)).record))
 
     with_client(work)
 

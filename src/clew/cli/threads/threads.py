@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.api.wire.shape import stamp
 from clew.cli.client_runner import client_command, with_client
 from clew.cli.command_groups import SuggestingGroup
 from clew.cli.options import AS_JSON, NO_WAIT, REPLY_AS_JSON, TIMEOUT, complete_thread
@@ -28,7 +29,6 @@ from clew.core.lookup import ALL_ROWS
 from clew.core.runs.run import LIVE, RunStatus
 from clew.core.runs.run import Run as RunRecord
 from clew.errors import UsageError
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.api.client import Client, Run, Thread

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from clew.api.wire.shape import stamp
 from clew.cli.ui.formatting import harmless, one_line
 from clew.cli.ui.tool_lines import input_summary, input_text, main_field, shortened
 from clew.core.ids import SHORT_ID
 from clew.core.record import Record
 from clew.core.runs.permissions import Answer
 from clew.errors import UsageError
-from clew.system.timestamps import stamp
 
 if TYPE_CHECKING:
     from clew.core.runs.question import Question

@@ -6,12 +6,11 @@ import os
 from pathlib import Path
 
 from clew.errors import Conflict, UsageError
-from clew.system.files import write_whole
 
 
 def output_path(output: str, *, force: bool) -> Path:
     """The path that was given. It is checked before the work begins, so that `write_output` does not fail after it."""
-    from clew.hosts.validation import named_path
+    from clew.api.files import named_path
 
     path = named_path(output)
     try:
@@ -33,6 +32,8 @@ def check_output(path: Path, *, force: bool) -> None:
 
 def write_output(path: Path, content: bytes, *, force: bool) -> None:
     """Writes the whole file or nothing, readable by its owner alone. Raises as `check_output` does."""
+    from clew.api.files import write_whole
+
     check_output(path, force=force)
     try:
         write_whole(path, content, replace=force)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from clew.core.ids import SHORT_ID
 
 if TYPE_CHECKING:
+    from clew.api.views import SearchHit
     from clew.core.history import Turn
-    from clew.store.views.search import SearchHit
 
 AGENT_CHARS = 80
 PROMPT_CHARS = 80  # of a prompt that a message mentions

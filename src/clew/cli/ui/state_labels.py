@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from clew.api.views import ThreadSummary
     from clew.core.runs.run import Run
-    from clew.store.records import ThreadSummary
 
 WAITING = "waiting for you"
 WHO_RECOVERS = "the next clew ask in its thread, clew serve or clew work ends it"

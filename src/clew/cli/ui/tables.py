@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from clew.cli.ui.formatting import harmless
 
 TYPED_BACK = ("ID", "NAME", "PAIR", "RUN", "THREAD", "KEY", "QID", "SETTING")  # never cut: the user types them back
-PATHS = ("DIRECTORY", "REPOSITORY", "WORK TREE", "FILE", "FROM")  # cut at their beginning
+PATHS = ("DIRECTORY", "REPOSITORY", "WORK TREE", "FILE", "FROM", "PROJECT")  # cut at their beginning
 MIN_CELLS = 12  # the least width of a column that may be cut
 
 

@@ -13,8 +13,8 @@ from clew.errors import ClewError
 
 if TYPE_CHECKING:
     from clew.api.client import Client, Thread
+    from clew.api.thread import Preview
     from clew.core.runs.question import Question
-    from clew.hosts.chat.preview import Preview
 
 PROMPT_CHARS = 200
 MAX_RUNS = 1000

@@ -7,14 +7,15 @@ days.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from clew.core.costs.usage import CHARS_PER_TOKEN, NO_USAGE, StatRow, Usage
 from clew.core.record import Record
 from clew.core.runs.run import Run
 
+K = TypeVar("K")
 NOT_ENDED = "going_on"
 ADDED_UP = ("runs", "fallbacks", "cost_usd", "estimated_runs", "plain_resume_runs", "unpriced_runs")
 
@@ -75,10 +76,20 @@ def total_savings(rows: Iterable[StatRow]) -> Savings:
 
 def daily_savings(rows: Iterable[StatRow]) -> list[DailySavings]:
     """The sums by day, oldest first; days without a run are left out."""
-    days: dict[int, list[StatRow]] = {}
-    for row in rows:
-        days.setdefault(row.day, []).append(row)
+    days = _grouped(rows, lambda row: row.day)
     return [DailySavings(**_sums(days[day]), day=day) for day in sorted(days)]
+
+
+def savings_by(rows: Iterable[StatRow], key: Callable[[StatRow], K]) -> dict[K, Savings]:
+    """The sums over the rows that have the same key."""
+    return {found: Savings(**_sums(group)) for found, group in _grouped(rows, key).items()}
+
+
+def _grouped(rows: Iterable[StatRow], key: Callable[[StatRow], K]) -> dict[K, list[StatRow]]:
+    groups: dict[K, list[StatRow]] = {}
+    for row in rows:
+        groups.setdefault(key(row), []).append(row)
+    return groups
 
 
 def _sums(rows: Sequence[StatRow]) -> dict[str, Any]:

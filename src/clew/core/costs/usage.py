@@ -76,7 +76,7 @@ class RequestUsage(Record):
 
 
 class StatRow(Record):
-    """The sums over all runs that have the same agent, model, day, reason and outcome. The store counts them."""
+    """The sums over all runs that have the same day, kind, agent, model, reason and outcome. The store counts them."""
 
     agent: str
     model: str | None
@@ -97,6 +97,8 @@ class StatRow(Record):
     plain_resume_runs: int = 0  # the same three sums for a plain `--resume` every turn
     plain_resume_cost_usd: float = 0.0
     plain_resume_usd: float = 0.0
+    kind: str = "chat"  # of the runs' threads
+    directory: str | None = None  # of the runs' threads; None: the runs of all directories are in this row
 
 
 def cost_of_run(total_usd: float, before_usd: float) -> float:

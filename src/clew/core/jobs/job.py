@@ -28,6 +28,7 @@ from clew.core.record import Record
 from clew.core.runs.limits import limits_in_a_row, wake_time
 from clew.core.thread import Permissions
 
+MOST_URGENT, DEFAULT_PRIORITY, LEAST_URGENT = 1, 50, 100  # priorities; DBOS counts in the same direction
 SUBMITTED = "job"  # the kind of a job that somebody submitted; hooks create the others
 
 
@@ -104,6 +105,7 @@ class Job(Record):
     kind: str = SUBMITTED  # or the kind of the host that created it
     full_prompt: str | None = None  # sent to a fresh session instead of the prompt
     allowed_tools: tuple[str, ...] = ()  # in addition to its permissions
+    priority: int = DEFAULT_PRIORITY  # which of the jobs that may start now starts first; 1 is the most urgent
     prompt_turn_id: TurnId | None = None  # the turn with its prompt; other jobs may have turns in the same thread
     limits: Limits = Limits()
     checkpoint: bool = False

@@ -119,6 +119,7 @@ class Run(Record):
     plain_context_tokens: int | None = None  # an estimate of what a plainly resumed session would have held
     cancel_requested: bool = False
     asked: RunOptions = DEFAULT_OPTIONS
+    job_id: str | None = None  # the job that it belongs to
     created_at: float = 0.0
     started_at: float | None = None
     ended_at: float | None = None

@@ -1,9 +1,9 @@
 """The jobs that one worker has claimed from the queue: as many as it can run at once.
 
 Theory of operation
-1. The queue of jobs is in the store (`store/tables/jobs.py`). A worker claims the oldest jobs that may start, one for
-   each free slot, and the next job as soon as a slot is free. So a backlog stays in the queue, every worker takes jobs
-   at its own pace, and a claim costs the same however long the queue is.
+1. The queue of jobs is in the store (`store/tables/jobs.py`). A worker claims the most urgent jobs that may start, and
+   of those the oldest: one for each free slot, and the next job as soon as a slot is free. So a backlog stays in the
+   queue, every worker takes jobs at its own pace, and a claim costs the same however long the queue is.
 2. A claimed job holds a slot while it runs. A job that waits (for a usage limit) keeps its claim, because its session
    is on this machine, but it releases its slot to another job.
 3. A claim ends when the job stops, when it is released because the job may not start yet, or when its worker is

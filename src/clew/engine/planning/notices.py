@@ -19,9 +19,9 @@ from clew.core.record import Record
 from clew.core.runs.events import Warned
 from clew.core.thread import Thread, Trust, kind_of
 from clew.store.store import Store
+from clew.system.work_trees import in_main_tree
 
 FILES_NAMED = 3
-GIT_FILE_CHARS = 4096  # how much is read of a work tree's `.git` file, which names the repository
 
 
 class UnloadedRules(Record):
@@ -50,7 +50,7 @@ def warnings(store: Store, thread: Thread, rules: UnloadedRules | None, decision
     """Called in the transaction that stores the decision, so that a warning that is due once is given once."""
     found: list[Warned] = []
     if rules is not None:
-        told = f"rules_told/{thread.kind}/{rules.agent}/{directory(Path(thread.cwd))}"
+        told = f"rules_told/{thread.kind}/{rules.agent}/{in_main_tree(Path(thread.cwd))}"
         if store.key_values.get(told) is None:
             store.key_values.set(told, "yes")
             found.append(_rules_not_loaded(thread, rules))
@@ -96,24 +96,3 @@ def _taken_over(name: str) -> Warned:
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - FILES_NAMED} more" if len(names) > FILES_NAMED else ""
     return f"{', '.join(names[:FILES_NAMED])}{more}"
-
-
-def directory(work_dir: Path) -> str:
-    """The directory's path; for a linked work tree, the path of the same folder in the main work tree."""
-    with suppress(OSError, ValueError):
-        for folder in (work_dir, *work_dir.parents):
-            mark = folder / ".git"
-            if mark.is_dir():
-                break
-            if mark.is_file():
-                return str(_main_tree(folder, mark) / work_dir.relative_to(folder))
-    return str(work_dir)
-
-
-def _main_tree(folder: Path, mark: Path) -> Path:
-    with mark.open(encoding="utf-8", errors="replace") as file:
-        git_dir = folder / file.read(GIT_FILE_CHARS).strip().removeprefix("gitdir:").strip()
-    if git_dir.parent.name != "worktrees":
-        return folder  # a submodule, or a repository whose `.git` is kept elsewhere
-    common = git_dir.parent.parent
-    return common.parent if common.name == ".git" else common

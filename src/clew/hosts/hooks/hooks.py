@@ -26,7 +26,7 @@ from clew.core.hooks.settings import HookSettings
 from clew.core.record import Record
 from clew.engine.durable.worker import WorkItem
 from clew.engine.engine import Engine
-from clew.errors import ClewError, StoreError, UsageError
+from clew.errors import ClewError, NotFound, StoreError, UsageError
 from clew.git.worktrees.worktrees import WorkTrees
 from clew.hosts.hooks.dispatch import HookDispatcher
 from clew.hosts.hooks.forge.api import ForgeApi
@@ -130,6 +130,13 @@ class Hooks:
     async def events(self, *, state: str | None = None, limit: int = 50) -> list[StoredHook]:
         """The newest first."""
         return await self._engine.store.call(lambda store: store.hooks.events(state=state, limit=limit, newest=True))
+
+    async def event(self, hook_id: str) -> StoredHook:
+        """Raises NotFound."""
+        found = await self._engine.store.call(lambda store: store.hooks.event(hook_id))
+        if found is None:
+            raise NotFound(f"There is no event {hook_id}.", hint="clew hooks events lists them.")
+        return found
 
     async def last_events(self) -> dict[str, StoredHook]:
         """By session key: the event that woke its agent last."""

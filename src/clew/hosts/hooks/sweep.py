@@ -22,6 +22,7 @@ from clew.store.store import Store
 log = logging.getLogger("clew.hosts.hooks.sweep")
 
 UNUSED, CLOSED = "unused for too long", "it is closed"
+Progress = Callable[[str, int, int], None]  # the key that is next, how many are done, and how many there are
 EVENTS_KEPT_S = 30 * DAY_S  # how long an event is kept after its end: a forge may send it again
 
 
@@ -47,14 +48,17 @@ class HookSweep:
         self._sessions = sessions
         self._api_of = api_of
 
-    async def run(self, *, dry_run: bool = False) -> list[Swept]:
+    async def run(self, *, dry_run: bool = False, progress: Progress = lambda *_: None) -> list[Swept]:
         """Drops the sessions that were unused for too long, or whose issue is closed according to the forge.
 
-        Then it closes the work trees that have no session, and deletes old events.
+        Then it closes the work trees that have no session, and deletes old events. `progress` is called before each
+        key; if it raises, the sweep ends there, with no key half done.
         """
         now = self._engine.context.clock()
         swept = []
-        for key in await self._sessions.keys():
+        keys = await self._sessions.keys()
+        for done, key in enumerate(keys):
+            progress(key.key, done, len(keys))
             thread_id = ThreadId(key.thread_id)
             if await self._engine.store.call(lambda store, id_=thread_id: self._engine.is_held(store, id_)):  # type: ignore[misc]
                 continue  # a run is in progress
@@ -66,7 +70,7 @@ class HookSweep:
                 await self._sessions.drop(key.key)
                 tree = await self.close_tree(key.key)
             swept.append(Swept(key.key, why, tree, session=True))
-        swept += await self._orphans(now, dry_run=dry_run)
+        swept += await self._orphans(now, progress, dry_run=dry_run)
         if not dry_run:
             await self._engine.store.call(lambda store: store.hooks.forget_events(now - EVENTS_KEPT_S))
         return swept
@@ -85,14 +89,16 @@ class HookSweep:
             log.warning("%s: %s", key, error.message)
             return error.message
 
-    async def _orphans(self, now: float, *, dry_run: bool) -> list[Swept]:
+    async def _orphans(self, now: float, progress: Progress, *, dry_run: bool) -> list[Swept]:
         """Closes work trees without a session: they were in use when their session was dropped, or it was reset.
 
         The work tree of a reset session is kept as long as another event of its issue may come.
         """
         known = {key.key for key in await self._sessions.keys()}
         found = []
-        for tree in await self._trees.list():
+        listed = await self._trees.list()
+        for done, tree in enumerate(listed):
+            progress(tree.key, done, len(listed))
             why = await self._why_unneeded(tree, now) if tree.key not in known else None
             if why is not None:
                 note = None if dry_run else (await self._trees.close(tree.repository, tree.key)).why

@@ -11,7 +11,16 @@ from collections.abc import Sequence
 
 from clew.core.durations import DAY_S
 from clew.core.ids import SHORT_ID, ThreadId
-from clew.core.jobs.job import ACTIVE, Job, JobStatus, Limits, StartMode
+from clew.core.jobs.job import (
+    ACTIVE,
+    DEFAULT_PRIORITY,
+    LEAST_URGENT,
+    MOST_URGENT,
+    Job,
+    JobStatus,
+    Limits,
+    StartMode,
+)
 from clew.core.lookup import LATEST, by_prefix
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
@@ -37,6 +46,7 @@ class JobSpec(Record):
     permissions: Permissions = Permissions.EDITS
     trust: Trust = Trust.USER
     key: str | None = None
+    priority: int = DEFAULT_PRIORITY
     limits: Limits = Limits()
     checkpoint: bool = False
     not_before: float | None = None
@@ -58,6 +68,11 @@ class Jobs:
         for at in (new.not_before, new.limits.deadline_at):
             if at is not None and not 0 <= at <= now + MAX_AHEAD_S:  # this refuses NaN, too
                 raise UsageError(f"A job cannot wait for {at}.", hint="Give epoch seconds, at most 10 years ahead.")
+        if type(new.priority) is not int or not MOST_URGENT <= new.priority <= LEAST_URGENT:
+            raise UsageError(
+                f"{new.priority!r} is not a priority.",
+                hint=f"Give a whole number from {MOST_URGENT}, the most urgent, to {LEAST_URGENT}.",
+            )
         if new.checkpoint:
             await self._files.of(new.cwd, job_id).check()
         thread = Thread(
@@ -82,6 +97,7 @@ class Jobs:
             permissions=new.permissions,
             status=JobStatus.QUEUED,
             key=new.key or job_id,
+            priority=new.priority,
             limits=new.limits,
             checkpoint=new.checkpoint,
             not_before=new.not_before,

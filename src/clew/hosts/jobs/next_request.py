@@ -21,6 +21,7 @@ def next_request(job: Job, context: JobContext, slots: Slots | None, now: float)
         job.prompt,
         options,
         full=job.full_prompt,
+        job_id=job.id,
         slots=slots,
         # A run counts as killed even if its worker is only suspended and may wake up: so the job continues in a copy.
         fork=last is not None and last.outcome == Outcome.KILLED,

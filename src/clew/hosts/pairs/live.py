@@ -50,6 +50,7 @@ class LivePair:
         self._killed = False
         self._scan: asyncio.Task[FileScan | None] | None = None
         self._events: asyncio.Queue[PairEvent | None] = asyncio.Queue()
+        self._has_listener = True
 
     @property
     def is_lost(self) -> bool:
@@ -60,6 +61,12 @@ class LivePair:
         """The events as they happen, for one listener."""
         while (event := await self._events.get()) is not None:
             yield event
+
+    def detach(self) -> None:
+        """For a caller that does not iterate over the events: they are not kept. The store has those of the runs."""
+        self._has_listener = False
+        while not self._events.empty():
+            self._events.get_nowait()
 
     async def finish(self) -> None:
         """Waits for the end. Cancelling the wait does not cancel the pair."""
@@ -80,7 +87,8 @@ class LivePair:
 
     def send(self, event: PairEvent | None) -> None:
         """Sends an event to the listener; None ends its iteration."""
-        self._events.put_nowait(event)
+        if self._has_listener:
+            self._events.put_nowait(event)
 
     async def scan(self, scanning: Coroutine[Any, Any, FileScan | None]) -> FileScan | None:
         """Scans the files. A kill ends the scan: then the result is None."""

@@ -37,6 +37,7 @@ class ArchiveFile(Record):
     turns: int | None  # with archived ones; None: not known
     problem: str | None
     also: tuple[str, ...] = ()  # if it is a pair: the other thread's name, and the pair's
+    cwd: str | None = None  # the thread's directory; None: not known
 
 
 def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Path:
@@ -134,11 +135,12 @@ def describe(path: Path) -> ArchiveFile:
     try:
         thread, _ = json.JSONDecoder().raw_decode(head, begun.end())
         name, kind, identity = str(thread["name"]), str(thread["kind"]), str(thread["id"])
+        cwd = str(thread["cwd"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return found
     turns = None if begun["turns"] is None else int(begun["turns"])
     also = tuple((begun["also"] or "").split())
-    return found.replace(name=name, kind=kind, thread_id=identity, turns=turns, problem=None, also=also)
+    return found.replace(name=name, kind=kind, thread_id=identity, turns=turns, problem=None, also=also, cwd=cwd)
 
 
 def all_in(folder: Path) -> list[ArchiveFile]:

@@ -8,6 +8,7 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from clew.store.store import Store
 from clew.store.transfer.codec import Dump, Tables, merged
 from clew.store.transfer.import_checks import check
 from clew.store.transfer.restoring import pins_of
+from clew.system.cancellation import finish
 
 TIDIED = "threads_tidied_at"  # when a daemon or worker last cleaned up, so that several do not do it on the same day
 
@@ -86,15 +88,18 @@ class Archives:
 
         `asked`: an open question does not prevent it. Raises NotFound and Busy.
         """
-        done = await self._engine.store.atomically(
-            lambda store: self.archive_in(store, store.threads.together(name)[0], asked=asked, and_files=False)
-        )
-        await self._engine.store.call(lambda store: _remove_files(store, done))
-        return done
+
+        def archive(store: Store) -> ArchivedThread:
+            with store.transaction():
+                done = self.archive_in(store, store.threads.together(name)[0], asked=asked, and_files=False)
+            _remove_files(store, done)
+            return done
+
+        return await self._engine.store.call(archive)
 
     async def files(self) -> list[ArchiveFile]:
         """The newest first."""
-        return archive_file.all_in(self._folder)
+        return await asyncio.to_thread(archive_file.all_in, self._folder)
 
     async def find(self, file_or_name: str) -> Path:
         """The archive of a thread or pair of that name, or of that file name; else the file at that path.
@@ -102,23 +107,28 @@ class Archives:
         Raises NotFound.
         """
         path = named_path(file_or_name)
-        files = archive_file.all_in(self._folder) if path.name == file_or_name else []
-        named = [file.path for file in files if file_or_name in (file.name, file.path.name)]
-        named += [file.path for file in files if file_or_name in file.also]
-        if named or is_file(path):
-            return (named[0] if named else path).absolute()  # absolute, so that it is not taken for a thread's name
+        named = await self.named(file_or_name) if path.name == file_or_name else None
+        if named is not None or is_file(path):
+            return (path if named is None else named.path).absolute()  # so that it is not taken for a thread's name
         raise NotFound(
             f"There is no archive of {file_or_name!r}, and no file of that name.",
             hint="clew threads archives lists them.",
         )
 
+    async def named(self, name: str) -> ArchiveFile | None:
+        """The newest archive of a thread or pair of that name, or the archive with that file name."""
+        files = await self.files()
+        fit = [file for file in files if name in (file.name, file.path.name)]
+        return next(iter([*fit, *(file for file in files if name in file.also)]), None)
+
     async def restore(self, file_or_name: str) -> RestoredArchive:
         """Restores an archive by its path, or a thread's newest archive by its name."""
         path = await self.find(file_or_name)
         is_ours = path.resolve().parent == self._folder.resolve()
-        content = archive_file.read(path)
+        content = await asyncio.to_thread(archive_file.read, path)
         try:
-            return await self._engine.store.atomically(lambda store: self._restore(store, content, is_ours=is_ours))
+            work = self._engine.store.atomically(lambda store: self._restore(store, content, is_ours=is_ours))
+            return await finish(work)  # once it has begun, it is too late for a cancel
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise UsageError(f"{path} is damaged: it does not hold a whole thread.") from error
         except (StoreError, UsageError) as error:
@@ -127,15 +137,24 @@ class Archives:
             raise UsageError(f"{path} is damaged: {error.message}") from error
 
     async def clean(
-        self, older_than_s: float, *, kind: str | None = None, dry_run: bool = False, tell: Tell | None = None
+        self,
+        older_than_s: float,
+        *,
+        kind: str | None = None,
+        dry_run: bool = False,
+        tell: Tell | None = None,
+        may_use: Callable[[Thread], bool] | None = None,
     ) -> CleanupResult:
-        """Archives threads that were not used for this long, each in its own transaction. Threads in use stay."""
+        """Archives threads that were not used for this long, each in its own transaction. Threads in use stay.
+
+        `may_use`: a thread for which it is False stays, too.
+        """
         before = self._engine.context.clock() - older_than_s
         old = await self._engine.store.call(lambda store: store.threads.unused(before, kind))
         archived, kept, gone = [], [], set[str]()
         for thread in old:
-            if thread.id in gone:
-                continue  # archived with the other thread of its pair
+            if thread.id in gone or not (may_use is None or may_use(thread)):
+                continue  # archived with the other thread of its pair; or not ours to archive
             try:
                 group, done = await self._clean_one(thread, before, dry_run=dry_run, tell=tell)
             except NotFound:
@@ -158,13 +177,15 @@ class Archives:
                 tell(path)
         return CleanupResult(expired=tuple(old))
 
-    async def tidy(self, *, dry_run: bool = False, tell: Tell | None = None) -> CleanupResult:
+    async def tidy(
+        self, *, dry_run: bool = False, tell: Tell | None = None, may_use: Callable[[Thread], bool] | None = None
+    ) -> CleanupResult:
         """Cleans up as the settings retention.threads and retention.archives say."""
         done = CleanupResult()
         if self._keep_archives_s is not None:
             done = await self.expire(self._keep_archives_s, dry_run=dry_run, tell=tell)
         if self._keep_threads_s is not None:
-            cleaned = await self.clean(self._keep_threads_s, dry_run=dry_run, tell=tell)
+            cleaned = await self.clean(self._keep_threads_s, dry_run=dry_run, tell=tell, may_use=may_use)
             done = replace(cleaned, expired=done.expired)
         return done
 

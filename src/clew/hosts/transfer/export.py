@@ -96,11 +96,18 @@ async def export_thread(
 ) -> ExportedThread:
     """Exports the thread, or both threads of a pair. Raises NotFound, Busy during a run, and SecretFound."""
     group = await gather(engine, name, with_files=not redacted)
+    return await asyncio.to_thread(_packed, group, name, environ, redacted=redacted, with_secrets=with_secrets)
+
+
+def _packed(
+    group: ThreadGroup, name: str, environ: Mapping[str, str], *, redacted: bool, with_secrets: bool
+) -> ExportedThread:
+    """The content of the file. Takes long for a large thread, so it must not run on the event loop."""
     tables, count = portable(group.dumps), None
     if redacted:
         tables = {table: tables[table] for table in HISTORY_TABLES}
     others = {session_name(part): raw for part, raw in group.files.items()} | reviewed_texts(group.dumps)
-    secrets = await asyncio.to_thread(scan, tables, {} if redacted else others, environ, doubtful=redacted)
+    secrets = scan(tables, {} if redacted else others, environ, doubtful=redacted)
     if redacted:
         tables, count = _redacted(tables, tuple(secret_values(environ.items(), os.path.lexists)))
     elif not with_secrets:

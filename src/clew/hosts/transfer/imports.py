@@ -48,6 +48,7 @@ from clew.store.store import Store
 from clew.store.transfer.codec import PortableThread, Tables, check_schema
 from clew.store.transfer.import_checks import check
 from clew.store.transfer.restoring import pins_of
+from clew.system.cancellation import finish
 
 
 class ImportedSession(Record):
@@ -71,6 +72,7 @@ class ImportResult(Record):
     renewed: bool  # it is a copy with new ids, because its ids exist here already
     pair: str | None = None  # the pair's name here
     notes: tuple[str, ...] = ()
+    signer: str | None = None  # who signed the file; None: no signature was required
 
 
 class _Confirmed(Record):
@@ -105,7 +107,7 @@ async def import_thread(
     if name is not None:
         check_name(name)
     catalogue = await engine.store.call(lambda store: store.database.catalogue())
-    came = _checked(thread, catalogue)
+    came = await asyncio.to_thread(_checked, thread, catalogue)
     work_dir = existing_dir(cwd)
     here = Destination(
         work_dir, await _top(engine, work_dir), engine.context.owner, permissions, trust, engine.context.clock()
@@ -131,7 +133,7 @@ async def import_thread(
             raise _DryRun
 
     try:
-        await engine.store.atomically(work)
+        await finish(engine.store.atomically(work))  # once it has begun, it is too late for a cancel
     except _DryRun:
         pass
     except BaseException:

@@ -8,10 +8,10 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from clew.api.client import Client
+from clew.api.views import StoredEvent
 from clew.server.live.send_buffers import LARGE_BYTES
 from clew.server.models import bodies
 from clew.server.models.json_body import json_bytes
-from clew.store.records import StoredEvent
 
 PIECE_BYTES = 64 * 1024  # the most that is written to a connection at once
 

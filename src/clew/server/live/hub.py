@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from clew.api.client import Client
+from clew.api.views import Changes
 from clew.errors import ClewError, StoreError
 from clew.server.models.problems import log
-from clew.store.records import Changes
 
 POLL_S = 0.25
 RETRY_S = 1.0

@@ -13,6 +13,7 @@ from fastapi import APIRouter
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
+from clew.api.views import Changes
 from clew.errors import ClewError, NotFound
 from clew.server.access import SharedState, shared_of
 from clew.server.live.connections import PARTS
@@ -24,7 +25,6 @@ from clew.server.models import bodies
 from clew.server.models.json_body import json_text
 from clew.server.models.problems import log
 from clew.server.security.access_policy import SUBPROTOCOL
-from clew.store.records import Changes
 
 router = APIRouter()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from clew.api.views import RunView, StoredEvent, ThreadSummary, ThreadView, TurnView
+from clew.api.wire.shape import stamp
 from clew.core.costs.forecast import Forecast
 from clew.core.costs.savings import DailySavings, Savings, transcript_new_tokens, transcript_tokens
 from clew.core.explanation import Explanation
@@ -13,8 +15,6 @@ from clew.core.runs.run import LIVE, Run
 from clew.core.thread import Origin
 from clew.server.models.json_body import money
 from clew.server.models.run_errors import error_of
-from clew.store.records import RunView, StoredEvent, ThreadSummary, ThreadView, TurnView
-from clew.system.timestamps import stamp
 
 Body = dict[str, Any]
 
@@ -106,6 +106,7 @@ def run(view: RunView) -> Body:
     return {
         **run_summary(record, view.stderr_tail),
         "thread_id": record.thread_id,
+        **view.belonging.to_json(),
         "agent": record.agent,
         "model": record.model,
         "prompt": record.prompt,

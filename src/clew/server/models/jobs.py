@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from clew.core.jobs.job import DEFAULT_PRIORITY, LEAST_URGENT, MOST_URGENT
 from clew.server.models.requests import Agent, Cwd, Model, Permissions, PrintableText, Prompt, RequestModel, Trust
 from clew.server.models.schemas import ResponseModel, RunError, Time, Usage
 
@@ -46,6 +47,12 @@ class NewJob(RequestModel):
     permissions: Permissions | None = Field(None, description="What the agent may do; default: edits")
     trust: Trust | None = None
     key: Key | None = None
+    priority: int | None = Field(
+        None,
+        ge=MOST_URGENT,
+        le=LEAST_URGENT,
+        description=f"Which of the jobs that wait starts first: 1 is the most urgent. Default: {DEFAULT_PRIORITY}",
+    )
     timeout_s: Seconds | None = Field(None, description="How long one run may take; then it is resumed. Default: 1800")
     retries: int | None = Field(None, ge=0, le=1000, description="How many runs in a row may fail. Default: 3")
     max_resumes: int | None = Field(None, ge=0, le=1000, description="How often one session is resumed. Default: 10")
@@ -94,6 +101,7 @@ class Job(ResponseModel):
     model: str | None
     permissions: Permissions
     key: str | None
+    priority: int = Field(description="1 is the most urgent, 100 the least")
     checkpoint: bool
     limits: Limits
     tries: int = Field(description="How often it was submitted or retried")

@@ -14,9 +14,9 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
+from clew.api.views import RunTotals
 from clew.core.jobs.job import JobStatus
 from clew.core.reviews.review import PathUsage, ReviewMeasures
-from clew.store.records import RunTotals
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ROUND_BUCKETS = (1, 2, 3, 5, 8, 13, 21)

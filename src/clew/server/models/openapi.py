@@ -20,7 +20,7 @@ DESCRIPTIONS = {
     409: "A run is live, or the thing to change has already ended",
     413: "The body is too large",
     414: "The address is too long",
-    415: "The body is not JSON",
+    415: "The body is not JSON; of an upload: it is not a form",
     421: "The server does not answer to this `Host`",
     422: "A value is not valid; `errors` names each",
     431: "The headers are too large",

@@ -67,11 +67,18 @@ class RequestRefused(Exception):
     """The server refuses a request because of who sends it, from where, or how large it is."""
 
     def __init__(
-        self, status: int, detail: str, *, hint: str | None = None, headers: Mapping[str, str] | None = None
+        self,
+        status: int,
+        detail: str,
+        *,
+        code: str | None = None,
+        hint: str | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
+        self.code = code  # None: that of the status
         self.hint = hint
         self.headers = dict(headers or {})
 
@@ -102,7 +109,7 @@ def wrong_method(method: str, allowed: str) -> RequestRefused:
 
 
 def of_refusal(refusal: RequestRefused) -> Response:
-    return problem(refusal.status, refusal.detail, hint=refusal.hint, headers=refusal.headers)
+    return problem(refusal.status, refusal.detail, code=refusal.code, hint=refusal.hint, headers=refusal.headers)
 
 
 def of_error(error: errors.ClewError) -> Response:

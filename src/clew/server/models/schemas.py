@@ -146,10 +146,20 @@ class AnsweredQuestion(Question):
     follow_up_run_id: str | None = Field(description="The run that carries the answer, if the run that asked has ended")
 
 
+class HostItem(ResponseModel):
+    """A job, a review or a pair."""
+
+    kind: Literal["job", "review", "pair"]
+    id: str
+    name: str | None = Field(description="Of a pair")
+
+
 class Run(RunSummary):
     """One try to get an agent's answer to a prompt."""
 
     thread_id: str
+    kind: str = Field(description="Of its thread: chat, job, review, hook or pair")
+    belongs_to: HostItem | None = Field(description="The job, review or pair that it is part of, and whose cost it is")
     agent: str
     model: str | None
     prompt: str
@@ -294,6 +304,26 @@ class RunFigures(ResponseModel):
     plain_resume_usd: float | None
 
 
+StatDimension = Literal["kind", "project", "agent", "model", "day"]
+
+
+class StatGroup(ResponseModel):
+    """The figures of the runs that have one name in common."""
+
+    name: str | None = Field(description="Null: the model is not known")
+    runs: int
+    decided: int = Field(description="Runs for which it was decided whether to resume; resume_rate is about them")
+    resumed: int
+    resume_rate: float | None
+    usage: Usage
+    cost_usd: float
+    unpriced_runs: int = Field(description="Runs that used tokens and have no reported price: they are not in cost_usd")
+    transcript_usd: float = Field(description="As in the total, which is the sum of the groups")
+    saved_usd: float
+    saved_share: float | None
+    estimated_runs: int = Field(description="Runs that have an estimate for transcript_usd")
+
+
 class Savings(ResponseModel):
     """What resuming saved."""
 
@@ -316,6 +346,10 @@ class Savings(ResponseModel):
         description="An estimate of the cost with a plain --resume every turn; a run without one counts as paid"
     )
     plain_resume_runs: int = Field(description="Runs that have this estimate")
+    by: StatDimension | None = Field(description="As in the request")
+    groups: list[StatGroup] | None = Field(
+        description="The same runs by what `by` says, the dearest first; days in order. Null without `by`"
+    )
     by_day: list[Day]
     by_turn: list[RunFigures]
 

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from clew import __version__
 from clew.api.hooks import counts_json
 from clew.api.reviews import measures_json
+from clew.api.stats import stats_by
 from clew.core.costs.savings import total_savings
 from clew.core.durations import DAY_S
 from clew.server.access import TheClient, TheShared
@@ -47,6 +48,7 @@ async def stats(
     client: TheClient,
     thread: Annotated[str, Query(max_length=200, description="Only this thread: its id or name")] = "",
     days: Annotated[float | None, Query(gt=0, le=36_500, description="Only the last N days")] = None,
+    by: Annotated[schemas.StatDimension | None, Query(description="Also return `groups` by this")] = None,
 ) -> Response:
     """How often sessions were resumed, what the runs cost, and an estimate of what resuming saved."""
     of_thread = await client.find(thread) if thread else None
@@ -55,9 +57,12 @@ async def stats(
     thread_id = None if of_thread is None else of_thread.record.id
     measures = await client.reviews.measures(since=since, thread_id=thread_id)
     runs = await client.views.recent_runs(thread=of_thread, since=since)
+    grouped = None if by is None else await stats_by(client, by, thread=of_thread, since=since)
     return json_response(
         {
             **bodies.savings(savings),
+            "by": by,
+            "groups": None if grouped is None else [group.to_json() for group in grouped.groups],
             "by_day": [bodies.day(each) for each in await client.views.daily(thread=of_thread, since=since)],
             "by_turn": [bodies.run_figures(run) for run in runs],
             "reviews": measures_json(measures),

@@ -52,6 +52,7 @@ async def create(new: job_shapes.NewJob, shared: TheShared, creation: TheCreatio
         permissions=new.permissions,
         trust=new.trust,
         key=new.key,
+        priority=new.priority,
         limits=_limits(new),
         checkpoint=bool(new.checkpoint),
         delay_s=new.delay_s,

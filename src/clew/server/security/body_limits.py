@@ -16,6 +16,8 @@ from clew.server.models.problems import RequestRefused
 
 MAX_BODY_BYTES = 12_000_000  # the largest body of a route that `takes_long_text`
 MAX_SHORT_BYTES = 64_000  # the largest body of any other route
+MAX_UPLOAD_BYTES = 64_000_000  # the largest body of a route that `takes_upload`
+MAX_UPLOADS_BYTES = 128_000_000  # all uploads that are being received
 MAX_VALUES = 10_000
 MAX_DEPTH = 64
 
@@ -25,6 +27,7 @@ DEPTH_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
 _LONG_TEXT = "takes_long_text"  # the attribute of a route's function
+_UPLOAD = "takes_upload"
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -35,10 +38,27 @@ def takes_long_text(endpoint: F) -> F:
     return endpoint
 
 
+def takes_upload(endpoint: F) -> F:
+    """Marks a route whose body is a form (multipart/form-data) with a file in it."""
+    setattr(endpoint, _UPLOAD, True)
+    return endpoint
+
+
 def max_body_bytes(routes: Iterable[APIRoute]) -> Callable[[str], int]:
     """Returns a function from a path to the size that a body may have. The guards call it before routing."""
-    long = [route.path_regex for route in routes if hasattr(route.endpoint, _LONG_TEXT)]
-    return lambda path: MAX_BODY_BYTES if any(each.match(path) for each in long) else MAX_SHORT_BYTES
+    marked = list(routes)
+    long, uploads = _paths(marked, _LONG_TEXT), _paths(marked, _UPLOAD)
+    return lambda path: MAX_UPLOAD_BYTES if uploads(path) else MAX_BODY_BYTES if long(path) else MAX_SHORT_BYTES
+
+
+def upload_paths(routes: Iterable[APIRoute]) -> Callable[[str], bool]:
+    """Returns a function: is this the path of a route that takes an upload?"""
+    return _paths(routes, _UPLOAD)
+
+
+def _paths(routes: Iterable[APIRoute], mark: str) -> Callable[[str], bool]:
+    found = [route.path_regex for route in routes if hasattr(route.endpoint, mark)]
+    return lambda path: any(each.match(path) for each in found)
 
 
 def check_values(body: bytes) -> None:

@@ -5,7 +5,8 @@ the log. The checks are, in this order: size of the head, host, origin, token, s
 has a status of its own.
 
 A forge's message has no token and no origin: its signature, which covers the body, authenticates it. So its body is
-read before the sender is authenticated, and all such bodies together may only take a limited amount of memory.
+read before the sender is authenticated, and all such bodies together may only take a limited amount of memory. The
+same is true for uploads, because they are large; but their senders are authenticated first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -25,12 +27,13 @@ from clew.server.live.send_buffers import SendBuffers
 from clew.server.models import problems
 from clew.server.models.problems import RequestRefused
 from clew.server.security.access_policy import SAFE_METHODS, AccessPolicy, Headers, unauthorized
-from clew.server.security.body_limits import MAX_SHORT_BYTES, check_values
+from clew.server.security.body_limits import MAX_SHORT_BYTES, MAX_UPLOADS_BYTES, check_values
 from clew.server.security.login_page import STYLE_PATH
 
 log = logging.getLogger("clew.server")
 
 BODY_S = 30.0  # how long a whole body may take to arrive: an incomplete one occupies memory
+UPLOAD_S = 300.0  # the same, for a file
 MAX_HOOKS_BYTES = 100_000_000  # all forges' messages that are being received
 OPEN_PATHS = ("/healthz", STYLE_PATH)
 HOOK_PATHS = tuple(f"/hooks/{forge}" for forge in Forge)  # exactly these, nothing below them
@@ -73,12 +76,15 @@ class Guards:
         policy: AccessPolicy,
         send_buffers: SendBuffers | None = None,
         max_body_bytes: Callable[[str], int] = lambda _path: MAX_SHORT_BYTES,
+        takes_upload: Callable[[str], bool] = lambda _path: False,
     ) -> None:
         self._app = app
         self._policy = policy
         self._max_body_bytes = max_body_bytes
         self._send_buffers = send_buffers or SendBuffers()
-        self._hook_bodies = _BodyBudget(MAX_HOOKS_BYTES)
+        self._takes_upload = takes_upload
+        self._hook_bodies = _BodyBudget(MAX_HOOKS_BYTES, "Too many messages from forges are being received.")
+        self._uploads = _BodyBudget(MAX_UPLOADS_BYTES, "Too many files are being uploaded.")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -91,8 +97,18 @@ class Guards:
                 with self._hook_bodies.share() as take:
                     receive = await self._check_hook(scope, receive, take)
                     await self._app(scope, receive, response)
+            elif scope["type"] == "http" and self._takes_upload(scope["path"]):
+                self._check_head(scope)
+                if scope["method"] != "POST":
+                    raise problems.wrong_method(scope["method"], "POST")
+                with self._uploads.share() as take:
+                    max_bytes = self._max_body_bytes(scope["path"])
+                    receive = await _with_body(scope["headers"], receive, max_bytes, take, form="multipart")
+                    await self._app(scope, receive, response)
             else:
-                receive = await self._check(scope, receive)
+                self._check_head(scope)
+                if scope["type"] == "http":
+                    receive = await _with_body(scope["headers"], receive, self._max_body_bytes(scope["path"]))
                 await self._app(scope, receive, response)
         except RequestRefused as refusal:
             await _refuse(scope, receive, response, refusal)
@@ -102,8 +118,8 @@ class Guards:
                 await _refuse(scope, receive, response, problems.unexpected())
         log.debug("%s %s %d ms", _place(scope), response.status, (time.monotonic() - began) * 1000)
 
-    async def _check(self, scope: Scope, receive: Receive) -> Receive:
-        """Checks the head, then reads the body and returns a `receive` for it. Raises RequestRefused."""
+    def _check_head(self, scope: Scope) -> None:
+        """Checks everything that comes before the body. Raises RequestRefused."""
         policy, headers = self._policy, scope["headers"]
         policy.check_size(scope.get("raw_path") or b"", scope.get("query_string") or b"", headers)
         policy.check_host(headers)
@@ -114,7 +130,6 @@ class Guards:
         scope[AUTHENTICATED] = authenticated
         if not authenticated and not (scope["path"] in OPEN_PATHS or (scope["path"] in PAGE_PATHS and not unsafe)):
             raise unauthorized()
-        return receive if is_socket else await _with_body(headers, receive, self._max_body_bytes(scope["path"]))
 
     async def _check_hook(self, scope: Scope, receive: Receive, take: Callable[[int], None]) -> Receive:
         """Checks a forge's message, except its signature, which the route checks. Raises RequestRefused."""
@@ -123,14 +138,15 @@ class Guards:
         self._policy.check_host(headers)
         if scope["method"] != "POST":
             raise problems.wrong_method(scope["method"], "POST")
-        return await _with_body(headers, receive, MAX_EVENT_BYTES, take, only_json=False)
+        return await _with_body(headers, receive, MAX_EVENT_BYTES, take, form="any")
 
 
 class _BodyBudget:
-    """Limits the memory for bodies whose senders are not authenticated yet."""
+    """Limits the memory for bodies that are large, or whose senders are not authenticated yet."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, refusal: str) -> None:
         self._max_bytes = max_bytes
+        self._refusal = refusal
         self._held_bytes = 0
 
     @contextmanager
@@ -143,11 +159,7 @@ class _BodyBudget:
             taken_bytes += size_bytes
             self._held_bytes += size_bytes
             if self._held_bytes > self._max_bytes:
-                raise RequestRefused(
-                    503,
-                    "Too many messages from forges are being received.",
-                    headers={"Retry-After": "5", "Connection": "close"},
-                )
+                raise RequestRefused(503, self._refusal, headers={"Retry-After": "5", "Connection": "close"})
 
         try:
             yield take
@@ -200,7 +212,7 @@ async def _with_body(
     max_bytes: int,
     take: Callable[[int], None] = lambda size: None,
     *,
-    only_json: bool = True,
+    form: Literal["json", "multipart", "any"] = "json",
 ) -> Receive:
     """Reads the whole body, chunked or not, and checks its size and form. `take` gets the size of each part."""
     by_name = {name.lower(): value for name, value in headers}
@@ -212,16 +224,22 @@ async def _with_body(
     too_large = RequestRefused(413, f"The body is larger than {limit}.", headers={"Connection": "close"})
     if not chunked and (not length.isdigit() or len(length) > 12 or int(length) > max_bytes):
         raise too_large
+    content_type = by_name.get(b"content-type", b"").split(b";")[0].strip().lower()
+    if form == "multipart" and content_type != b"multipart/form-data":
+        raise RequestRefused(
+            415, "The body is not a form.", code="not_a_form", hint="Send the file as multipart/form-data."
+        )
     parts: list[bytes] = []
     size = 0
-    deadline = time.monotonic() + BODY_S
+    limit_s = UPLOAD_S if form == "multipart" else BODY_S
+    deadline = time.monotonic() + limit_s
     while True:
         try:
             async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                 message = await receive()
         except TimeoutError:
             raise RequestRefused(
-                408, f"The body did not arrive within {BODY_S:.0f} s.", headers={"Connection": "close"}
+                408, f"The body did not arrive within {limit_s:.0f} s.", headers={"Connection": "close"}
             ) from None
         if message["type"] == "http.disconnect":
             raise RequestRefused(400, "The body is incomplete.")
@@ -232,10 +250,10 @@ async def _with_body(
             raise too_large
         if not message.get("more_body", False):
             break
-    if only_json and size and not _is_json(by_name.get(b"content-type", b"")):
+    if form == "json" and size and content_type != b"application/json":
         raise RequestRefused(415, "The body is not JSON.", hint="Send it with Content-Type: application/json.")
     whole = b"".join(parts)
-    if only_json:
+    if form == "json":
         check_values(whole)
     return with_body_again(whole, receive)
 
@@ -248,10 +266,6 @@ def with_body_again(body: bytes, receive: Receive) -> Receive:
         return unread.pop() if unread else await receive()
 
     return replay
-
-
-def _is_json(content_type: bytes) -> bool:
-    return content_type.split(b";")[0].strip().lower() == b"application/json"
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, refusal: RequestRefused | Response) -> None:

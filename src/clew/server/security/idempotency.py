@@ -18,11 +18,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from clew.api.client import Client
+from clew.api.requests import StoredRequest
 from clew.core.record import Record
 from clew.errors import NotFound
 from clew.server.models.problems import RequestRefused
 from clew.server.security.guards import HOOK_PATHS, with_body_again
-from clew.store.records import StoredRequest
 
 HEADER = b"idempotency-key"
 REPLAYED = b"idempotency-replayed"

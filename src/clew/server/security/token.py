@@ -13,11 +13,10 @@ import re
 import secrets
 from pathlib import Path
 
+from clew.api.files import make_private, write_whole
 from clew.core.record import Record
 from clew.core.secrets.daemon_token import TOKEN_FILE, cookie_of, page_key_of
 from clew.errors import StoreError
-from clew.system.files import write_whole
-from clew.system.folders import make_private
 
 TOKEN_BYTES = 32
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{32,128}\Z")

@@ -3,11 +3,11 @@
 INSERT INTO jobs (id, thread_id, number, prompt, cwd, agent, model, permissions, status, key, limits, checkpoint,
     not_before, wish, keep_files, tries, runs, resume_count, session_resumes, troubles, session_id, session_saved_at, run_id, saved_run_id,
     reason, outcome, result, error, hint, conflicts, worker, cancel_requested, created_at, started_at, wake_at, ended_at, kind,
-    full_prompt, allowed_tools, prompt_turn_id)
+    full_prompt, allowed_tools, prompt_turn_id, priority)
 VALUES (:id, :thread_id, :number, :prompt, :cwd, :agent, :model, :permissions,
     :status, :key, :limits, :checkpoint, :not_before, :wish, :keep_files, :tries, :runs, :resume_count,
     :session_resumes, :troubles, :session_id, :session_saved_at, :run_id, :saved_run_id, :reason, :outcome, :result, :error, :hint, :conflicts, :worker,
-    :cancel_requested, :created_at, :started_at, :wake_at, :ended_at, :kind, :full_prompt, :allowed_tools, :prompt_turn_id);
+    :cancel_requested, :created_at, :started_at, :wake_at, :ended_at, :kind, :full_prompt, :allowed_tools, :prompt_turn_id, :priority);
 
 -- name: number_job
 -- locks: commit

@@ -4,17 +4,17 @@ INSERT INTO runs (id, thread_id, position, prompt_turn_id, prompt, agent, model,
     owner_started, answer_turn_id, session_id, session_resumed, reason, fallback, outcome, error, input_tokens, output_tokens,
     cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars, transcript_chars, estimate_usd,
     estimate_new_tokens, plain_resume_usd, context_tokens, plain_context_tokens, resets_at, cancel_requested,
-    created_at, started_at, ended_at, asked)
+    created_at, started_at, ended_at, asked, job_id)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM runs WHERE thread_id = :thread_id),
     :prompt_turn_id, :prompt, :agent, :model, :status, :owner_host, :owner_pid, :owner_started,
     :answer_turn_id, :session_id, :session_resumed, :reason, :fallback, :outcome, :error, :input_tokens, :output_tokens,
     :cache_read_input_tokens, :cache_creation_input_tokens, :cost_usd, :prompt_chars, :transcript_chars, :estimate_usd,
     :estimate_new_tokens, :plain_resume_usd, :context_tokens, :plain_context_tokens, :resets_at, :cancel_requested,
-    :created_at, :started_at, :ended_at, :asked);
+    :created_at, :started_at, :ended_at, :asked, :job_id);
 
 -- name: write_run
 -- locks: run :id
--- All columns except the run's thread and prompt, which are fixed.
+-- All columns except the run's thread, job and prompt, which are fixed.
 UPDATE runs SET agent = :agent, model = :model, status = :status,
     owner_host = :owner_host, owner_pid = :owner_pid, owner_started = :owner_started, answer_turn_id = :answer_turn_id,
     session_id = :session_id, session_resumed = :session_resumed, reason = :reason, fallback = :fallback,
@@ -50,6 +50,10 @@ SELECT * FROM runs WHERE status = :status ORDER BY created_at DESC, position DES
 -- locks: thread :thread_id
 SELECT * FROM runs WHERE thread_id = :thread_id AND status = :status
 ORDER BY created_at DESC, position DESC LIMIT :limit;
+
+-- name: runs_of_job
+-- locks: job :job_id
+SELECT * FROM runs WHERE job_id = :job_id ORDER BY created_at, position;
 
 -- name: edit_prompt
 -- locks: run :id
@@ -124,7 +128,9 @@ SELECT * FROM attempts WHERE run_id = :run_id ORDER BY number;
 -- estimated_* covers only the runs that have that estimate, and plain_resume_* those that have the other one:
 -- core/costs/savings.py says how the other runs count. ROUND makes every database round the day down in the same way; a
 -- cast alone does not.
-SELECT CAST(ROUND(created_at - 0.5) AS BIGINT) / 86400 AS day, agent, model, session_resumed, reason, outcome,
+SELECT CAST(ROUND(runs.created_at - 0.5) AS BIGINT) / 86400 AS day, threads.kind AS kind,
+    CASE WHEN CAST(:by_directory AS INTEGER) = 1 THEN threads.cwd END AS directory,
+    runs.agent AS agent, runs.model AS model, session_resumed, reason, outcome,
     COUNT(*) AS runs,
     CAST(SUM(fallback) AS BIGINT) AS fallbacks,
     CAST(SUM(input_tokens) AS BIGINT) AS input_tokens,
@@ -145,8 +151,8 @@ SELECT CAST(ROUND(created_at - 0.5) AS BIGINT) / 86400 AS day, agent, model, ses
             AND input_tokens + output_tokens + cache_read_input_tokens + cache_creation_input_tokens > 0
         THEN 1
     END) AS unpriced_runs
-FROM runs
-WHERE (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
-    AND (CAST(:since AS DOUBLE PRECISION) IS NULL OR created_at >= :since)
-GROUP BY 1, agent, model, session_resumed, reason, outcome
-ORDER BY 1, agent, model, session_resumed, reason, outcome;
+FROM runs JOIN threads ON threads.id = runs.thread_id
+WHERE (CAST(:thread_id AS TEXT) IS NULL OR runs.thread_id = :thread_id)
+    AND (CAST(:since AS DOUBLE PRECISION) IS NULL OR runs.created_at >= :since)
+GROUP BY 1, 2, 3, 4, 5, session_resumed, reason, outcome
+ORDER BY 1, 2, 3, 4, 5, session_resumed, reason, outcome;

@@ -1,8 +1,9 @@
 """The table of jobs, and the queue in which workers find their next jobs.
 
 The table `job_line` is the queue. Triggers on the jobs' rows maintain it (migration 0016): a job is in it until it
-ends, and the first job of each key is marked as next. So the jobs that may start are at the beginning of an index,
-however many jobs wait behind them. A claim is one statement: it takes no lock that another claim would wait for.
+ends, and the first job of each key is marked as next, with the priority of the most urgent job of its key (migration
+0020). So the jobs that may start are at the beginning of an index, however many jobs wait behind them. A claim is one
+statement: it takes no lock that another claim would wait for.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from clew.core.jobs.job import Job, JobStatus, ProgressMarker, advance_job
 from clew.core.record import replace
 from clew.errors import NotFound
 from clew.store.database.database import provisional_number
-from clew.store.records import each, first
+from clew.store.records import Row, each, first
 from clew.store.rows.jobs import job_from, job_row, marker_from
 from clew.store.tables.table import DumpedTable, Json, Table, Tables
 
-FIXED = frozenset({"id", "thread_id", "prompt", "full_prompt", "kind", "allowed_tools", "cwd", "key", "created_at"})
+FIXED = frozenset(
+    {"id", "thread_id", "prompt", "full_prompt", "kind", "allowed_tools", "cwd", "key", "priority", "created_at"}
+)
 
 EXTRA_CANDIDATES = 16  # jobs read beyond the number wanted, because other workers may claim some of them first
+DUE_AT_ONCE = 500  # jobs whose time has come that one claim makes ready
 
 
 DUMPED = (
@@ -104,19 +108,31 @@ class JobTable(Table):
         return each(marker_from, reversed(self._database.all("newest_markers", job_id=job_id, limit=limit)))
 
     def claimable(self, now: float, limit: int, *, own: bool = True) -> list[str]:
-        """The ids of jobs that may start now, the oldest first. `own=False`: only jobs of hooks."""
-        return [row["job_id"] for row in self._database.all("claimable_jobs", now=now, limit=limit, own=int(own))]
+        """The ids of jobs that may start now, the most urgent first, then the oldest. `own=False`: only jobs of hooks.
+
+        A job is as urgent as the most urgent job of its key, which waits for it.
+        """
+        return [row["job_id"] for row in self._claimable(now, limit, own)]
+
+    def _claimable(self, now: float, limit: int, own: bool) -> list[Row]:
+        return self._database.all("claimable_jobs", now=now, limit=limit, own=int(own))
 
     def claim(self, worker_id: str, now: float, limit: int, *, own: bool = True) -> list[str]:
-        """Claims the oldest jobs that may start now, for this worker, until it releases them or dies.
+        """Claims the first of the jobs that may start now, for this worker, until it releases them or dies.
 
         A worker that the others consider dead gets none.
         """
+        found = self._claimable(now, limit + EXTRA_CANDIDATES, own)
+        if any(row["is_due"] for row in found):  # among many jobs that are due, only the first ones have been read
+            self._database.do("move_due_jobs", now=now, limit=DUE_AT_ONCE)
+            found = self._claimable(now, limit + EXTRA_CANDIDATES, own)
         claimed: list[str] = []
-        for job_id in self.claimable(now, limit + EXTRA_CANDIDATES, own=own):
+        for row in found:
             if len(claimed) == limit:
                 break
-            claimed += [row["job_id"] for row in self._database.all("claim_job", worker=worker_id, job_id=job_id)]
+            claimed += [
+                row["job_id"] for row in self._database.all("claim_job", worker=worker_id, job_id=row["job_id"])
+            ]
         return claimed
 
     def claimed_by(self, worker_id: str) -> list[str]:
@@ -132,15 +148,18 @@ class JobTable(Table):
         return self._database.one("any_unfinished_job", own=int(own)) is not None
 
     def repair_queue(self, after: int, limit: int) -> int:
-        """Checks some waiting jobs, and marks a job as next when its key has no next job.
+        """Checks some waiting jobs, and marks a job as next when its key has no next job, or one that is less urgent.
 
         Two transactions that add and end jobs of one key at the same time may not see each other, and then no job is
-        next. Returns the number of the last job that was checked, for the following call; 0 after the last job.
+        next, or the next one does not have the priority of the job that was added. Returns the number of the last job
+        that was checked, for the following call; 0 after the last job.
         """
         found = self._database.all("jobs_behind", after=after, limit=limit)
         for row in found:
-            if not row["is_behind"]:
+            if row["urgency"] is None:
                 self._database.do("put_next", job_id=row["job_id"])
+            elif row["priority"] < row["urgency"]:
+                self._database.do("lend_priority", job_id=row["job_id"], priority=row["priority"])
         return int(found[-1]["number"]) if len(found) == limit else 0
 
     def adapt_imported(self, tables: Tables) -> None:

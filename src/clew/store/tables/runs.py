@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from typing import Any
 
 from clew.core.costs.usage import StatRow
 from clew.core.record import replace
+from clew.core.runs.belonging import RunBelonging
 from clew.core.runs.run import Attempt, Owner, Run, RunStatus, advance
 from clew.errors import Conflict, NotFound
-from clew.store.records import attempt_from, each, first, flat, owner_columns, run_from, run_row, stat_from
+from clew.store.records import (
+    attempt_from,
+    belonging_from,
+    each,
+    first,
+    flat,
+    owner_columns,
+    run_from,
+    run_row,
+    stat_from,
+)
 from clew.store.tables.table import Table
 
 
@@ -26,7 +38,7 @@ class RunTable(Table):
     def require(self, run_id: str) -> Run:
         found = self.find(run_id)
         if found is None:
-            raise NotFound(f"There is no run {run_id}.", hint="`clew threads show` lists a thread's runs.")
+            raise no_such_run(run_id)
         return found
 
     def newest(
@@ -48,8 +60,8 @@ class RunTable(Table):
 
     def update(self, run_id: str, **changes: Any) -> Run:
         """Changes fields of the record. Raises IllegalStatus for a status that cannot follow the stored one."""
-        if changes.keys() & {"id", "thread_id", "prompt_turn_id", "prompt"}:
-            raise TypeError("a run's thread and prompt are fixed")
+        if changes.keys() & {"id", "thread_id", "job_id", "prompt_turn_id", "prompt"}:
+            raise TypeError("a run's thread, job and prompt are fixed")
         with self._database.transaction():
             stored = self.require(run_id)
             if "status" in changes:
@@ -115,10 +127,29 @@ class RunTable(Table):
         query = "last_measured_run_of_session"
         return first(run_from, self._database.one(query, thread_id=thread_id, session_id=session_id))
 
-    def stats(self, *, thread_id: str | None = None, since: float | None = None) -> list[StatRow]:
-        """The sums over the runs, by day, agent, model, whether they resumed, the reason if not, and outcome."""
-        return each(stat_from, self._database.all("stats", thread_id=thread_id, since=since))
+    def of_job(self, job_id: str) -> list[Run]:
+        """The runs of the job, the oldest first. Runs that are older than the column `job_id` may be missing."""
+        return each(run_from, self._database.all("runs_of_job", job_id=job_id))
+
+    def stats(
+        self, *, thread_id: str | None = None, since: float | None = None, by_directory: bool = False
+    ) -> list[StatRow]:
+        """The sums over the runs, by day, kind, agent, model, whether they resumed, the reason if not, and outcome.
+
+        `by_directory`: also by the thread's directory.
+        """
+        given = {"thread_id": thread_id, "since": since, "by_directory": int(by_directory)}
+        return each(stat_from, self._database.all("stats", **given))
+
+    def belongings(self, runs: Iterable[Run]) -> dict[str, RunBelonging]:
+        """By the id of the run: its thread, and the job, review or pair that it is part of. Deleted runs have none."""
+        ids = json.dumps([run.id for run in runs])
+        return {row["run_id"]: belonging_from(row) for row in self._database.all("belongings_of_runs", ids=ids)}
 
     def ended(self, *, thread_id: str | None = None, since: float | None = None, limit: int = 500) -> list[Run]:
         """The ended runs that had a decision, the newest first."""
         return each(run_from, self._database.all("runs_decided", thread_id=thread_id, since=since, limit=limit))
+
+
+def no_such_run(run_id: str) -> NotFound:
+    return NotFound(f"There is no run {run_id}.", hint="`clew threads show` lists a thread's runs.")

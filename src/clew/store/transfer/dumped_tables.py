@@ -21,7 +21,8 @@ OF_THREAD = (
         "runs",
         has_id=True,
         belongs_to={"thread_id": "threads"},
-        may_name={"prompt_turn_id": "turns", "answer_turn_id": "turns"},  # a prompt that was never sent has no turn
+        # A prompt that was never sent has no turn.
+        may_name={"prompt_turn_id": "turns", "answer_turn_id": "turns", "job_id": "jobs"},
         json={"asked": Json(dict)},
     ),
     DumpedTable("attempts", has_id=True, belongs_to={"run_id": "runs"}),

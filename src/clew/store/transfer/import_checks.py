@@ -70,7 +70,7 @@ def checked(table: str, row: object, catalogue: Catalogue) -> Row:
 
 def named_elsewhere(tables: Tables) -> dict[str, set[str]]:
     """By table: the ids that rows name, but that are not in the file. The store must have no row with such an id."""
-    found: dict[str, set[str]] = {"turns": set(), "runs": set()}
+    found: dict[str, set[str]] = {"turns": set(), "runs": set(), "jobs": set()}
     for name, table in TABLES.items():
         for column, owner in table.may_name.items():
             found[owner] |= {row[column] for row in tables.get(name, ()) if row.get(column) is not None}

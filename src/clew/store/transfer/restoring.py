@@ -84,7 +84,7 @@ def _restore(store: Store, threads: Sequence[Thread], pins: Sequence[Pin], conte
 
 
 def _is_stored(store: Store, table: str, ids: set[str]) -> bool:
-    query = {"turns": "turn_by_id", "runs": "run_by_id"}[table]
+    query = {"turns": "turn_by_id", "runs": "run_by_id", "jobs": "job_by_id"}[table]
     return any(store.database.one(query, id=each_) is not None for each_ in ids)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypedDict, Unpack
 
 from clew.core.lookup import ALL_ROWS
 from clew.core.record import check_keywords
+from clew.core.runs.belonging import RunBelonging
 from clew.core.runs.run import LIVE, Run, RunStatus
 from clew.store.database.database import Database, Row
 from clew.store.database.versions import Versions
@@ -24,7 +26,7 @@ from clew.store.records import (
 )
 from clew.store.tables.events import EventTable
 from clew.store.tables.questions import QuestionTable
-from clew.store.tables.runs import RunTable
+from clew.store.tables.runs import RunTable, no_such_run
 from clew.store.tables.threads import ThreadTable
 from clew.store.tables.turns import no_such_turn
 
@@ -86,14 +88,26 @@ class ThreadViews:
                 summary,
                 self._turn_views(rows[:limit]),
                 len(rows) > limit,
-                [self.run(run) for run in self._shown_runs(thread_id)],
+                self.runs(self._shown_runs(thread_id)),
                 [question for question in self._questions.open(thread_id) if question.is_open],
                 self._versions.current(),
             )
 
     def run(self, run: Run) -> RunView:
+        found = self.runs([run])
+        if not found:
+            raise no_such_run(run.id)
+        return found[0]
+
+    def runs(self, runs: Sequence[Run]) -> list[RunView]:
+        """The views of the runs, without those that have been deleted since they were read."""
+        belongings = self._runs.belongings(runs)
+        return [self._run_view(run, belongings[run.id]) for run in runs if run.id in belongings]
+
+    def _run_view(self, run: Run, belonging: RunBelonging) -> RunView:
         asked = [question for question in self._questions.of_run(run.id) if question.is_open]
-        return RunView(run, self._events.last_seq(run.id), self._stderr_tail(run), asked[0] if asked else None)
+        question = asked[0] if asked else None
+        return RunView(run, self._events.last_seq(run.id), self._stderr_tail(run), question, belonging)
 
     def _stderr_tail(self, run: Run) -> str:
         if run.status not in (RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.INTERRUPTED):

@@ -32,6 +32,7 @@ class JobContract:
             start_mode=StartMode.FRESH,
             not_before=3.5,
             conflicts=("a", ODD_TEXTS[2]),
+            priority=7,
             session_id="s",
             session_saved_at=4.5,
             created_at=1.0,
@@ -53,6 +54,8 @@ class JobContract:
         assert store.jobs.find("job-1") == ended
         with raises(TypeError):
             store.jobs.update("job-1", prompt="other")
+        with raises(TypeError):
+            store.jobs.update("job-1", priority=1)
         with raises(NotFound):
             store.jobs.update("nothing", runs=1)
 
@@ -127,6 +130,42 @@ class JobContract:
         store.jobs.update("k-3", status=JobStatus.CANCELLED)
         assert may_begin() == [] and not store.jobs.any_unfinished()
 
+    def test_the_most_urgent_job_is_claimed_first_and_of_equal_ones_the_oldest(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        for id, priority in (("plain", 50), ("low", 90), ("urgent", 2), ("plain-too", 50), ("urgent-too", 2)):
+            store.jobs.create(a_job(id, priority=priority))
+        store.jobs.create(a_job("of-a-hook", kind="hook", priority=1))
+        for number in range(40):  # more than a worker reads of the jobs that are due, and before those of the next line
+            store.jobs.create(a_job(f"due-{number}", priority=60, not_before=1.0))
+        store.jobs.create(a_job("urgent-due", priority=1, not_before=5.0))
+        store.jobs.create(a_job("urgent-later", priority=1, not_before=50.0))
+        store.workers.save(StoredWorker("w", OWNER, 4, 1.0, 1.0, None))
+        order = ["of-a-hook", "urgent-due", "urgent", "urgent-too", "plain", "plain-too"]
+        assert store.jobs.claim("w", 10.0, 3) == order[:3]
+        assert store.jobs.claim("w", 10.0, 3) == order[3:]
+        assert store.jobs.claim("w", 10.0, 2) == ["due-0", "due-1"]
+        assert store.jobs.claim("w", 50.0, 1) == ["urgent-later"]
+        rest = [*store.jobs.claim("w", 50.0, 20), *store.jobs.claim("w", 50.0, 20)]
+        assert rest == [*(f"due-{number}" for number in range(2, 40)), "low"]
+
+    def test_a_priority_changes_no_order_within_a_key_and_is_lent_to_the_jobs_before(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.jobs.create(a_job("k-0", key="k", priority=90))
+        store.jobs.create(a_job("other", priority=50))
+        store.workers.save(StoredWorker("w", OWNER, 4, 1.0, 1.0, None))
+        assert store.jobs.claimable(0.0, 9) == ["other", "k-0"]
+        store.jobs.create(a_job("k-1", key="k", priority=70))
+        store.jobs.create(a_job("k-2", key="k", priority=1))
+        assert store.jobs.claimable(0.0, 9) == ["k-0", "other"], "the urgent job waits for it"
+        store.jobs.update("k-0", status=JobStatus.RUNNING, started_at=5.0)
+        store.jobs.update("k-0", status=JobStatus.SUCCEEDED)
+        assert store.jobs.claimable(0.0, 9) == ["k-1", "other"], "in the order in which they were submitted"
+        store.jobs.update("k-2", status=JobStatus.CANCELLED)
+        assert store.jobs.claimable(0.0, 9) == ["other", "k-1"], "nothing urgent waits for it any more"
+        store.jobs.update("k-2", status=JobStatus.QUEUED)
+        assert store.jobs.claimable(0.0, 9) == ["k-1", "other"], "a retried job keeps its priority"
+        assert store.jobs.require("k-2").priority == 1
+
     def test_a_job_that_is_deleted_with_its_thread_leaves_the_queue(self, store: Store) -> None:
         store.threads.create(a_thread())
         store.threads.create(a_thread("thread-2", "other"))
@@ -147,6 +186,15 @@ class JobContract:
         while steps[-1]:
             steps.append(store.jobs.repair_queue(steps[-1], 2))
         assert len(steps) == 3 and store.jobs.claimable(0.0, 9) == ["k-0", "k-4"]
+
+    def test_a_next_job_that_is_less_urgent_than_one_behind_it_is_repaired(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        for id, key, priority in (("k-0", "k", 90), ("other", "o", 50), ("k-1", "k", 3), ("k-2", "k", 60)):
+            store.jobs.create(a_job(id, key=key, priority=priority))
+        store.database.session().connection.execute("UPDATE job_line SET urgency = 90 WHERE job_id = 'k-0'")
+        assert store.jobs.claimable(0.0, 9) == ["other", "k-0"]
+        assert store.jobs.repair_queue(0, 500) == 0
+        assert store.jobs.claimable(0.0, 9) == ["k-0", "other"]
 
     def test_markers_are_kept_in_order(self, store: Store) -> None:
         store.threads.create(a_thread())

@@ -7,6 +7,7 @@ from typing import Any
 from clew.core.costs.usage import Usage
 from clew.core.ids import AttemptId, RunId, SessionId
 from clew.core.record import replace
+from clew.core.runs.belonging import HostItem, RunBelonging
 from clew.core.runs.events import (
     Event,
     MessageSaid,
@@ -22,6 +23,9 @@ from clew.core.runs.question import QuestionState
 from clew.core.runs.run import LIVE, Attempt, IllegalStatus, RunStatus
 from clew.errors import Conflict, NotFound
 from clew.store.store import Store
+from clew.testing.store_contract.jobs import a_job
+from clew.testing.store_contract.pairs import a_pair
+from clew.testing.store_contract.reviews import a_review
 from clew.testing.store_contract.samples import ODD_TEXTS, OWNER, a_run, a_thread, raises
 
 
@@ -155,6 +159,46 @@ class RunContract:
         for number, at in enumerate(moments):
             store.runs.create(a_run(f"run-{number}", created_at=at))
         assert [(row.day, row.runs) for row in store.runs.stats()] == [(2, 3), (3, 2), (19_999, 1)]
+
+    def test_stats_are_grouped_by_the_kind_and_the_directory_of_the_thread(self, store: Store) -> None:
+        for n, (kind, cwd) in enumerate((("chat", "/a"), ("job", "/a"), ("job", "/b")), 1):
+            store.threads.create(replace(a_thread(f"thread-{n}", f"name-{n}"), kind=kind, cwd=cwd))
+            store.runs.create(a_run(f"run-{n}", f"thread-{n}", cost_usd=float(n)))
+        found = [(row.kind, row.directory, row.runs, row.cost_usd) for row in store.runs.stats()]
+        assert found == [("chat", None, 1, 1.0), ("job", None, 2, 5.0)]
+        found = [(row.kind, row.directory, row.runs, row.cost_usd) for row in store.runs.stats(by_directory=True)]
+        assert found == [("chat", "/a", 1, 1.0), ("job", "/a", 1, 2.0), ("job", "/b", 1, 3.0)]
+        assert [row.directory for row in store.runs.stats(thread_id="thread-3", by_directory=True)] == ["/b"]
+
+    def test_a_run_names_its_thread_and_the_job_review_or_pair_that_it_is_part_of(self, store: Store) -> None:
+        for n, kind in enumerate(("chat", "job", "review", "hook", "pair", "pair"), 1):
+            store.threads.create(replace(a_thread(f"thread-{n}", ODD_TEXTS[4] if n == 1 else f"name-{n}"), kind=kind))
+            store.runs.create(a_run(f"run-{n}", f"thread-{n}", job_id="hook-2" if kind == "hook" else None))
+        store.jobs.create(a_job("job", thread_id="thread-2"))
+        review = store.reviews.create(a_review(thread_id="thread-3"), "2026-01-01")
+        for name in ("hook-1", "hook-2"):
+            store.jobs.create(a_job(name, thread_id="thread-4", kind="hook"))
+        store.pairs.create(a_pair(instructor_thread_id="thread-5", worker_thread_id="thread-6"))
+        runs = [store.runs.require(f"run-{n}") for n in range(1, 7)]
+        pair = HostItem("pair", "pair-1", "build")
+        known = {
+            "run-1": RunBelonging(ODD_TEXTS[4], "chat"),
+            "run-2": RunBelonging("name-2", "job", HostItem("job", "job")),
+            "run-3": RunBelonging("name-3", "review", HostItem("review", review.id)),
+            "run-4": RunBelonging("name-4", "hook", HostItem("job", "hook-2")),
+            "run-5": RunBelonging("name-5", "pair", pair),
+            "run-6": RunBelonging("name-6", "pair", pair),
+        }
+        assert store.runs.belongings(runs) == known
+        assert store.runs.belongings([]) == {}
+        assert {view.run.id: view.belonging for view in store.views.runs(runs)} == known
+        assert [run.id for run in store.runs.of_job("hook-2")] == ["run-4"] and store.runs.of_job("hook-1") == []
+        with raises(TypeError):
+            store.runs.update("run-4", job_id="hook-1")
+        store.threads.delete("thread-1")
+        assert "run-1" not in store.runs.belongings(runs) and len(store.views.runs(runs)) == 5
+        with raises(NotFound):
+            store.views.run(runs[0])
 
     def test_the_last_run_whose_sessions_size_is_known(self, store: Store) -> None:
         store.threads.create(a_thread())

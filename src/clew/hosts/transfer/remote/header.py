@@ -12,6 +12,7 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
 import zlib
@@ -97,7 +98,7 @@ class ObjectEncoding:
         return content
 
 
-def read_header(raw: bytes, keys: RemoteKeys, url: str, *, to_push: bool) -> RemoteHeader:
+async def read_header(raw: bytes, keys: RemoteKeys, url: str, *, to_push: bool) -> RemoteHeader:
     """Reads the header. Raises UsageError when these keys do not decrypt it, or are not needed."""
     is_encrypted = encryption.is_encrypted(raw)
     if to_push:
@@ -106,7 +107,7 @@ def read_header(raw: bytes, keys: RemoteKeys, url: str, *, to_push: bool) -> Rem
         raise UsageError(
             f"{url} is not encrypted.", hint="To pull from it, leave out --passphrase-file and --identity."
         )
-    header = parsed(_decrypted(raw, keys) if is_encrypted else raw, "its header")
+    header = parsed(await _decrypted(raw, keys) if is_encrypted else raw, "its header")
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise damaged("its header")
     version = header.get("version")
@@ -120,7 +121,7 @@ def read_header(raw: bytes, keys: RemoteKeys, url: str, *, to_push: bool) -> Rem
         raise damaged("its header") from error
 
 
-def new_header(keys: RemoteKeys, url: str) -> RemoteHeader:
+async def new_header(keys: RemoteKeys, url: str) -> RemoteHeader:
     header: dict[str, Any] = {"format": FORMAT, "version": VERSION, "id": secrets.token_hex(16)}
     if keys.passphrase is None and not keys.recipients:
         if keys.identity is not None:
@@ -131,7 +132,7 @@ def new_header(keys: RemoteKeys, url: str) -> RemoteHeader:
     header |= {"key": secrets.token_hex(32), "identity": str(pyrage.x25519.Identity.generate())}
     raw = as_json(header)
     encrypted = (
-        encryption.encrypt_with(keys.passphrase(True), raw)
+        await asyncio.to_thread(encryption.encrypt_with, keys.passphrase(True), raw)
         if keys.passphrase is not None
         else encryption.encrypt_for(keys.recipients, raw)
     )
@@ -146,7 +147,7 @@ def _check_keys(url: str, keys: RemoteKeys, *, is_encrypted: bool) -> None:
         raise UsageError(f"{url} is not encrypted.", hint="Encrypt to another address; this one stays as it is.")
 
 
-def _decrypted(raw: bytes, keys: RemoteKeys) -> bytes:
+async def _decrypted(raw: bytes, keys: RemoteKeys) -> bytes:
     if keys.identity is not None:
         return encryption.decrypt_as(keys.identity, raw)
     if not encryption.wants_passphrase(raw):
@@ -155,7 +156,7 @@ def _decrypted(raw: bytes, keys: RemoteKeys) -> bytes:
         raise UsageError("The remote is encrypted.", hint="Give its passphrase.")
     given = keys.passphrase(False)
     try:
-        return encryption.decrypt_with(given, raw)
+        return await asyncio.to_thread(encryption.decrypt_with, given, raw)
     except encryption.NotDecrypted as error:
         hint = "It is the one of the first push."
         raise UsageError("The passphrase does not decrypt the remote.", hint=hint) from error

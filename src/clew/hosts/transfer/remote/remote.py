@@ -272,10 +272,10 @@ async def open_remote(objects: ObjectStore, keys: RemoteKeys, *, to_push: bool) 
     """Opens a remote. Raises UsageError when these keys do not fit. The first push writes a new remote's header."""
     raw = await objects.get(HEADER)
     if raw is not None:
-        return Remote(objects, read_header(raw, keys, objects.url, to_push=to_push))
+        return Remote(objects, await read_header(raw, keys, objects.url, to_push=to_push))
     if not to_push:
         raise UsageError(f"There are no threads at {objects.url}.", hint="clew threads push brings some there.")
-    return Remote(objects, new_header(keys, objects.url))
+    return Remote(objects, await new_header(keys, objects.url))
 
 
 def _newest(paths: Iterable[str]) -> dict[str, int]:

@@ -36,6 +36,7 @@ from clew.hosts.transfer.secret_scan import LocatedSecret, refuse_secrets, scan,
 from clew.hosts.transfer.signatures import Signer, Signers
 from clew.store.store import Store
 from clew.store.transfer.codec import PortableThread, Tables, merged, portable
+from clew.system.cancellation import finish
 
 THEIRS = "-theirs"  # suggested suffix of the name for a thread that is pulled beside ours
 SECRETS_HINT = "--with-secrets pushes it as it is; clew threads export --redact makes a file with secrets blanked."
@@ -139,12 +140,16 @@ async def push(
     manifest = msgspec.structs.replace(manifest, digest=sha256(pack_manifest(manifest)))
     if signer is not None:
         sent = Sent(sent.objects + 1, sent.size_bytes + await remote.sign(manifest, signer))
-    await save_base(engine, remote, thread_id, replace(before, trying=manifest.digest))
-    size_bytes = await remote.commit(manifest)
-    if size_bytes is None:
-        raise _conflict(ours.name, remote.url)
-    await save_base(engine, remote, thread_id, before.followed_by(manifest.number, manifest.digest, ours.state))
-    sent = Sent(sent.objects + 1, sent.size_bytes + size_bytes)
+
+    async def commit() -> int:
+        await save_base(engine, remote, thread_id, replace(before, trying=manifest.digest))
+        size_bytes = await remote.commit(manifest)
+        if size_bytes is None:
+            raise _conflict(ours.name, remote.url)
+        await save_base(engine, remote, thread_id, before.followed_by(manifest.number, manifest.digest, ours.state))
+        return size_bytes
+
+    sent = Sent(sent.objects + 1, sent.size_bytes + await finish(commit()))  # too late for a cancel
     return replace(pushed, number=manifest.number, sent=sent, signed=signer is not None)
 
 
@@ -171,7 +176,7 @@ async def pull(
     here = await engine.store.call(lambda store: store.threads.by_id(theirs.thread_id))
     pulled = PullResult(name or theirs.name, SyncState.NEW, theirs.turns, theirs.number, signer=signer)
     if name is not None or here is None:
-        thread = _read(theirs, await remote.fetch(theirs, on_bytes=on_bytes))
+        thread = await asyncio.to_thread(_read, theirs, await remote.fetch(theirs, on_bytes=on_bytes))
 
         def link(store: Store, made: ImportResult) -> None:
             if not made.renewed:
@@ -193,7 +198,8 @@ async def pull(
     if dry_run:
         return replace(pulled, state=SyncState.UPDATED)
     known = [thread.id for thread in ours.group.threads]
-    thread = _read(theirs, await remote.fetch(theirs, ours.parts.values(), on_bytes), known)
+    fetched = await remote.fetch(theirs, ours.parts.values(), on_bytes)
+    thread = await asyncio.to_thread(_read, theirs, fetched, known)
 
     archived = list[Path | None]()
 
@@ -278,6 +284,10 @@ async def _local(engine: Engine, name: str) -> _LocalThread:
         return min(store.threads.together(name), key=lambda each: (each.created_at, each.id)).id
 
     group = await gather(engine, await engine.store.call(oldest))
+    return await asyncio.to_thread(_prepared, group)
+
+
+def _prepared(group: ThreadGroup) -> _LocalThread:
     tables = portable(group.dumps)
     retire_pins_without_file(tables, group.files)
     rows, state = to_lines(tables)

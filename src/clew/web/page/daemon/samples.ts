@@ -44,6 +44,8 @@ export const turn = (position: number, fields: Partial<Turn> = {}): Turn => ({
 export const run = (id: string, fields: Partial<Run> = {}): Run => ({
   id,
   thread_id: "t",
+  kind: "chat",
+  belongs_to: null,
   status: "running",
   agent: "claude",
   model: null,

@@ -78,6 +78,8 @@ export interface Turn {
 
 export interface Run extends RunSummary {
   thread_id: string;
+  kind: string;
+  belongs_to: { kind: "job" | "review" | "pair"; id: string; name: string | null } | null;
   agent: string;
   model: string | null;
   prompt: string;
@@ -198,6 +200,7 @@ export interface Job {
   model: string | null;
   permissions: Permissions;
   key: string | null;
+  priority: number; // 1 is the most urgent
   checkpoint: boolean;
   limits: {
     timeout_s: number | null;

@@ -236,6 +236,7 @@ function Details({ job }: { job: Job }) {
   const rows: [string, string | null][] = [
     ["agent", [job.agent, job.model, job.permissions].filter(Boolean).join(" · ")],
     ["key", job.key],
+    ["priority", String(job.priority)],
     ["session", session.filter(Boolean).join(" · ") || null],
     ["limits", limits.filter(Boolean).join(" · ")],
     ["checkpoints", job.checkpoint ? `refs/clew/jobs/${job.id}` : null],

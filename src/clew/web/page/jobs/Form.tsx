@@ -20,6 +20,7 @@ interface Fields {
   model: string;
   permissions: Permissions;
   key: string;
+  priority: string;
   checkpoint: boolean;
   timeoutMinutes: string; // of one run
   delayMinutes: string;
@@ -33,6 +34,7 @@ const defaults = (settings: Settings): Fields => ({
   model: settings.model ?? "",
   permissions: "edits",
   key: "",
+  priority: "",
   checkpoint: false,
   timeoutMinutes: "30",
   delayMinutes: "",
@@ -129,6 +131,18 @@ function MoreSettings({ fields, set }: { fields: Fields; set: (part: Partial<Fie
           onInput={(event) => set({ key: event.currentTarget.value })}
         />
       </label>
+      <label class="field">
+        Priority
+        <input
+          type="number"
+          min="1"
+          max="100"
+          data-testid="job-priority"
+          placeholder="50; 1 is the most urgent of the jobs that wait, 100 the least"
+          value={fields.priority}
+          onInput={(event) => set({ priority: event.currentTarget.value })}
+        />
+      </label>
       <div class="pair">
         <label class="field">
           Time limit of a run (minutes)
@@ -173,6 +187,7 @@ function requestBody(fields: Fields): Record<string, unknown> {
     checkpoint: fields.checkpoint,
     ...(fields.model.trim() ? { model: fields.model.trim() } : {}),
     ...(fields.key.trim() ? { key: fields.key.trim() } : {}),
+    ...(fields.priority ? { priority: Number(fields.priority) } : {}),
     ...(timeoutMinutes > 0 ? { timeout_s: timeoutMinutes * 60 } : {}),
     ...(delayMinutes > 0 ? { delay_s: delayMinutes * 60 } : {}),
     ...(fields.deadline ? { deadline_at: new Date(fields.deadline).toISOString() } : {}),
