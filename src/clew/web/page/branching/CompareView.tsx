@@ -72,7 +72,7 @@ function Loaded({ a, b }: { a: string; b: string }) {
 function Part({ title, part }: { title: string; part: ComparedPart }) {
   return (
     <section aria-label={title || "Turns"}>
-      {title && <h2>{title}</h2>}
+      <h2 class={title ? "" : "hidden"}>{title || "Turns"}</h2>
       <div class="sides names">
         <Name thread={part.a} />
         <Name thread={part.b} />

@@ -36,6 +36,7 @@ export function ThreadField({ label, value, change, without }: Props) {
       <input
         type="text"
         list={id}
+        autoFocus
         ref={focusOnMount}
         spellcheck={false}
         autocomplete="off"

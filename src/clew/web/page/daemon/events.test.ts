@@ -44,7 +44,7 @@ test("after a disconnect the rest is asked for, and waiting grows to a second", 
   const following = { path: (after: string) => after, received, signal: new AbortController().signal };
   await follow(following, connect, async (ms) => void waits.push(ms));
   assert.deepEqual(got, ["1", "2", "3", "4"]);
-  assert.deepEqual(asked, ["0", "2", "2", "2", "2", "2", "3"]);
+  assert.deepEqual(asked, ["", "2", "2", "2", "2", "2", "3"]);
   assert.deepEqual(waits, [100, 200, 400, 800, 1000, 100]);
 });
 
@@ -58,16 +58,18 @@ test("a daemon that no longer knows it is not asked again", async () => {
 
 test("a stream without a last event is over when its owner says so", async () => {
   let connections = 0;
+  const asked: string[] = [];
   async function* connect(): AsyncGenerator<ServerEvent> {
     connections += 1;
     yield event(String(connections));
   }
   const following = {
-    path: () => "",
+    after: "7",
+    path: (after: string) => (asked.push(after), ""),
     received: () => false,
     isOver: async () => connections === 2,
     signal: new AbortController().signal,
   };
   await follow(following, connect, async () => undefined);
-  assert.equal(connections, 2);
+  assert.deepEqual(asked, ["7", "1"]);
 });

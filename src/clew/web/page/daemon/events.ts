@@ -72,7 +72,9 @@ const LONGEST_RETRY_MS = 1_000;
 const sleep = (ms: number): Promise<void> => new Promise((done) => setTimeout(done, ms));
 
 interface Following {
-  /** The address of the events after that one. */
+  /** Where to begin; by default with the first event. */
+  after?: string;
+  /** The address of the events after that one; of all, when it is empty. */
   path: (after: string) => string;
   /** Takes the next event; true: it is the last one. */
   received: (event: ServerEvent) => boolean;
@@ -84,17 +86,17 @@ interface Following {
 /** Follows events until the last one, over any number of disconnects. Throws the Problem with which the daemon refuses
  * to go on: a 404 when it was restarted and no longer knows what is followed. */
 export async function follow(
-  { path, received, isOver = async () => false, signal }: Following,
+  { after = "", path, received, isOver = async () => false, signal }: Following,
   connect: (path: string, signal: AbortSignal) => AsyncIterable<ServerEvent> = connection,
   wait: (ms: number) => Promise<void> = sleep,
 ): Promise<void> {
-  let after = "0";
+  let last = after;
   let retryMs = FIRST_RETRY_MS;
   while (!signal.aborted) {
     try {
-      for await (const event of connect(path(after), signal)) {
+      for await (const event of connect(path(last), signal)) {
         retryMs = FIRST_RETRY_MS;
-        if (event.id) after = event.id;
+        if (event.id) last = event.id;
         if (received(event)) return;
       }
     } catch (problem) {

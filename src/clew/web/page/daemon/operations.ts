@@ -1,6 +1,6 @@
 // Operations: long calls that the daemon carries out, such as an export. docs/http.md describes them.
 
-import { call, part, request } from "./http.ts";
+import { call, part, query, request } from "./http.ts";
 
 export interface Failure {
   code: string;
@@ -43,6 +43,6 @@ export const operationCalls = {
   list: () => call<{ items: Operation[] }>("GET", "/api/operations"),
   get: (id: string) => call<Operation>("GET", operation(id)),
   cancel: (id: string) => call<Operation>("POST", `${operation(id)}/cancel`),
-  events: (id: string, after: string) => `${operation(id)}/events?after=${after}`,
+  events: (id: string, after: string) => `${operation(id)}/events${query({ after })}`,
   file: async (id: string): Promise<Blob> => (await request("GET", `${operation(id)}/file`)).blob(),
 };

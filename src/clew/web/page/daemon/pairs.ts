@@ -72,14 +72,14 @@ export interface NewPairRequest {
   agent?: string;
   instructor_model?: string;
   worker_model?: string;
-  max_rounds?: number;
+  rounds?: number;
   thinking?: boolean;
   permissions?: Permissions;
 }
 
 export interface ResumePairRequest {
   message?: string;
-  more_rounds?: number;
+  rounds?: number;
 }
 
 const pair = (id: string): string => `/api/pairs/${part(id)}`;
@@ -92,5 +92,5 @@ export const pairCalls = {
   stop: (id: string) => call<Pair>("POST", `${pair(id)}/stop`),
   resume: (id: string, body: ResumePairRequest) => call<Pair>("POST", `${pair(id)}/resume`, { ...body }),
   rename: (id: string, name: string) => call<Pair>("POST", `${pair(id)}/rename`, { name }),
-  fork: (id: string, round: number) => call<{ name: string; pair?: string | null }>("POST", `${pair(id)}/fork`, { round }),
+  fork: (id: string, round: number) => call<{ name: string; pair?: string | null }>("POST", `${pair(id)}/fork`, { at_round: round }),
 };

@@ -65,6 +65,7 @@ export function NewPair({ close }: { close: () => void }) {
         Task
         <textarea
           rows={4}
+          autoFocus
           ref={focusOnMount}
           placeholder="what the instructor should have done"
           data-testid="pair-task"
@@ -204,6 +205,6 @@ function requestBody(fields: Fields): NewPairRequest {
     ...(slug(fields.name) ? { name: slug(fields.name) } : {}),
     ...(fields.instructorModel.trim() ? { instructor_model: fields.instructorModel.trim() } : {}),
     ...(fields.workerModel.trim() ? { worker_model: fields.workerModel.trim() } : {}),
-    ...(rounds > 0 ? { max_rounds: rounds } : {}),
+    ...(rounds > 0 ? { rounds } : {}),
   };
 }

@@ -15,7 +15,7 @@ export function ResumePair({ pair }: { pair: Pair }) {
     const more = Number(rounds);
     await resumePair(pair.id, {
       ...(message.trim() ? { message: message.trim() } : {}),
-      ...(more > 0 ? { more_rounds: more } : {}),
+      ...(more > 0 ? { rounds: more } : {}),
     });
     setBusy(false);
   };

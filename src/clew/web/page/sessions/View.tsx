@@ -63,7 +63,7 @@ export function SessionsView() {
       </header>
       <div class="scroll" tabIndex={0} role="region" aria-label="Sessions" aria-busy={!listed && !error}>
         <div class="column wide">
-          <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
+          <form class="filters" role="search" aria-label="Filter sessions" onSubmit={(event) => event.preventDefault()}>
             <input
               type="search"
               aria-label="Filter by words or directory"
@@ -131,9 +131,9 @@ export function SessionsView() {
   );
 }
 
-const matches = (session: AgentSession, words: string): boolean => {
-  const text = `${session.first_words} ${session.cwd ?? ""} ${session.thread ?? ""} ${session.id}`.toLowerCase();
-  return words.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+const matches = ({ first_words, cwd, thread, id }: AgentSession, words: string): boolean => {
+  const wanted = words.trim().toLowerCase();
+  return [first_words, cwd ?? "", thread ?? ""].some((text) => text.toLowerCase().includes(wanted)) || id.startsWith(wanted);
 };
 
 interface RowProps {

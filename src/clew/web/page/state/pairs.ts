@@ -88,7 +88,7 @@ export function closePair(): void {
 
 function show(open: Pair): void {
   pairs.patch({ open, missing: false, error: null });
-  if (open.status === "running") followPair(open.id);
+  if (open.status === "running") followPair(open);
   else pairs.patch({ progress: { ...pairs.now.progress, part: null } });
 }
 
@@ -99,7 +99,11 @@ function stopFollowing(): void {
   following = null;
 }
 
-function followPair(id: string): void {
+/** The place of the last event of a round, in the events of a pair. */
+const endOfRound = (round: number): string => `${round}.5.0.0`;
+
+/** Follows the events of the current round and those after it; the rounds before it are loaded. */
+function followPair({ id, round }: Pair): void {
   if (following?.id === id) return;
   stopFollowing();
   const abort = new AbortController();
@@ -107,6 +111,7 @@ function followPair(id: string): void {
   following = own;
   const over = (): boolean => own !== following || pairs.now.open?.status !== "running";
   void follow({
+    after: endOfRound(round - 1),
     path: (after) => pairCalls.events(id, after),
     received: ({ data }) => received(JSON.parse(data) as PairEvent) || abort.signal.aborted,
     isOver: async () => {

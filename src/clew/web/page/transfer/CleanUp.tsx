@@ -44,6 +44,7 @@ export function CleanUp() {
             type="number"
             min="0"
             step="any"
+            autoFocus
             ref={focusOnMount}
             placeholder="as set"
             data-testid="clean-days"

@@ -29,6 +29,7 @@ export const RemoteFields = ({ remote, change }: { remote: Remote; change: (part
         type="text"
         spellcheck={false}
         autocomplete="off"
+        autoFocus
         ref={focusOnMount}
         data-testid="remote-url"
         placeholder="s3://…, gs://…, az://… or file:///…; empty: the setting remote.url"

@@ -1,7 +1,7 @@
 // A button that opens a menu. Arrow keys, Home, End and letters move in it; Escape and a click elsewhere close it.
 
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 export interface MenuItem {
   label: string;
@@ -23,7 +23,7 @@ export function Menu({ label, testid, items, children }: Props) {
   const button = useRef<HTMLButtonElement>(null);
   const list = useRef<HTMLUListElement>(null);
   const entries = (): HTMLElement[] => [...(list.current?.querySelectorAll<HTMLElement>("[role=menuitem]") ?? [])];
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (open) entries()[0]?.focus();
   }, [open]);
   const close = (): void => {
@@ -31,6 +31,7 @@ export function Menu({ label, testid, items, children }: Props) {
     setOpen(false);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
+    if (!open) return;
     if (event.key === "Tab") setOpen(false);
     const next = event.key === "Escape" ? null : target(event.key, entries());
     if (event.key !== "Escape" && !next) return;
@@ -42,6 +43,7 @@ export function Menu({ label, testid, items, children }: Props) {
   return (
     <div
       class="menu"
+      onKeyDown={onKeyDown}
       onFocusOut={(event) => {
         if (!(event.relatedTarget instanceof Node && event.currentTarget.contains(event.relatedTarget))) setOpen(false);
       }}
@@ -62,7 +64,7 @@ export function Menu({ label, testid, items, children }: Props) {
         {children}
       </button>
       {open && (
-        <ul id={id} ref={list} role="menu" aria-label={label} onKeyDown={onKeyDown}>
+        <ul id={id} ref={list} role="menu" aria-label={label}>
           {items.map((item) => (
             <li key={item.testid} role="none">
               <button
