@@ -25,16 +25,6 @@ NAMES = Path(__file__).with_name("public_names.txt")
 DOCUMENTED = (SOURCE.parents[1] / "docs" / "python.md").read_text(encoding="utf-8")
 SURFACES = ("cli", "server", "mcp")
 FORBIDDEN = ("wiring", "config", "hosts", "engine", "git", "agents", "store", "system")
-UNMOVED = (  # until they are moved
-    "cli/reviews/files.py",
-    "cli/sessions.py",
-    "cli/threads/branching/diff.py",
-    "cli/threads/branching/merge.py",
-    "cli/threads/branching/replay.py",
-    "cli/threads/export.py",
-    "cli/threads/imports.py",
-    "cli/threads/push.py",
-)
 
 
 def modules() -> list[str]:
@@ -122,8 +112,7 @@ def private_uses(path: Path) -> list[str]:
 
 def test_no_surface_uses_the_engine_or_a_private_attribute() -> None:
     found = {path.relative_to(SOURCE).as_posix(): uses for path in surface_files() if (uses := private_uses(path))}
-    assert {name: uses for name, uses in found.items() if name not in UNMOVED} == {}
-    assert sorted(found) == sorted(UNMOVED), "it is moved: take it off the list"
+    assert found == {}
 
 
 def test_the_contract_of_imports_is_about_every_surface_and_every_package_below() -> None:

@@ -58,6 +58,7 @@ async def test_two_pairs_become_one_that_knows_both_and_continues(scripted: Stag
         assert again.rounds == 3, "its rounds are found in the merged threads"
 
 
+@pytest.mark.rest
 async def test_settings_of_a_merged_pair_are_the_narrower_ones_or_as_given(scripted: Stage) -> None:
     Couple(scripted, rounds=9)
     elsewhere = scripted.work.parent / "elsewhere"
@@ -76,6 +77,7 @@ async def test_settings_of_a_merged_pair_are_the_narrower_ones_or_as_given(scrip
         assert "Another task." in pair.task and pair.task.startswith("u1z")
 
 
+@pytest.mark.rest
 async def test_pairs_that_cannot_be_merged_are_refused_and_nothing_is_stored(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     async with scripted.open() as client:

@@ -76,6 +76,7 @@ async def test_a_message_for_a_later_round_comes_when_the_new_instructor_is_done
         assert (new.pair.instructor_model, new.pair.worker_model) == (MODEL, OPUS)
 
 
+@pytest.mark.rest
 async def test_a_replay_that_was_stopped_continues_under_its_name(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=2)
     async with scripted.open() as client:

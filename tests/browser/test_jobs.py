@@ -63,12 +63,15 @@ def test_a_job_is_submitted_on_the_page_and_its_result_is_shown(own_daemon: Daem
     form.get_by_label("Directory").fill(str(own_daemon.stage.work))
     form.get_by_text("More settings").click()
     form.get_by_test_id("job-key").fill("nightly")
+    form.get_by_test_id("job-priority").fill("7")
     form.get_by_test_id("submit-job").click()
 
     expect(page.get_by_test_id("new-job-dialog")).to_have_count(0)
     status(page, "queued")
     expect(page.get_by_test_id("no-worker").locator("code")).to_have_text(["clew work", "clew serve --work"])
     expect(page.get_by_test_id("job-markers")).to_have_count(0)
+    page.get_by_text("About this job").click()
+    expect(page.locator("dl.facts div", has_text="priority").locator("dd")).to_have_text("7")
     with working(own_daemon):
         status(page, "succeeded")
         expect(page.get_by_test_id("job-result").locator("strong")).to_have_text("done")

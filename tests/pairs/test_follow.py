@@ -61,6 +61,7 @@ async def test_a_pair_that_another_process_runs_is_followed_to_its_end(scripted:
         process.wait(WAIT_S)
 
 
+@pytest.mark.rest
 async def test_runs_that_were_repeated_belong_to_their_round(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.orders += ["no JSON at all", order("order-1")]
@@ -73,6 +74,7 @@ async def test_runs_that_were_repeated_belong_to_their_round(scripted: Stage) ->
             await all_of(client.pairs.follow("nothing"))
 
 
+@pytest.mark.rest
 async def test_following_a_pair_of_a_dead_process_ends(scripted: Stage) -> None:
     couple = Couple(scripted, rounds=1)
     couple.busy[1] = Hang("text", "I am at it.")
