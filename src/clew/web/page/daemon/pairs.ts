@@ -48,6 +48,8 @@ export interface PairSummary {
   cost_usd: number;
   file: string | null;
   imported_from: string | null;
+  imported_round: number | null; // in which it was when it was imported
+  stop_requested: boolean;
   error: Failure | null;
   created_at: string;
   updated_at: string;

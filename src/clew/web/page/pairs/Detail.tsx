@@ -74,10 +74,12 @@ function LoadedPair({ pair }: { pair: Pair }) {
 function Header({ pair }: { pair: Pair }) {
   const home = useStore(page, (now) => now.settings?.home);
   const [isRenaming, setIsRenaming] = useState(false);
-  const [isStopping, setIsStopping] = useState(false);
+  const [isAsked, setIsAsked] = useState(false);
+  const isStopping = isAsked || pair.stop_requested;
   const stop = async (): Promise<void> => {
-    setIsStopping(true);
-    if (!(await stopPair(pair.id))) setIsStopping(false);
+    setIsAsked(true);
+    await stopPair(pair.id);
+    setIsAsked(false);
   };
   const isRunning = pair.status === "running";
   return (
@@ -147,6 +149,7 @@ function Rename({ pair, close }: { pair: Pair; close: () => void }) {
   };
   return (
     <form class="head-names row" onSubmit={(event) => void save(event)} onKeyDown={onKeyDown}>
+      <h1 class="hidden">{visible(pair.name)}</h1>
       <input
         class="grow rename"
         type="text"
@@ -186,6 +189,7 @@ function Facts({ pair }: { pair: Pair }) {
     ["thinking", pair.thinking ? "yes" : "no"],
     ["rounds", `${plural(pair.rounds_left, "round")} left`],
     ["imported from", pair.imported_from],
+    ["imported", pair.imported_round === null ? null : `in round ${pair.imported_round}`],
     ["state file", pair.file],
     ["started", dateTime(pair.created_at)],
   ];
