@@ -124,7 +124,7 @@ def test_the_hooks_fit_a_phone(hooked: Daemon, visit: Visit) -> None:
 
 def test_the_buttons_of_all_views_fit_the_sidebar(hooked: Daemon, visit: Visit) -> None:
     page = visit(hooked).open()
-    expect(page.locator(".views button")).to_have_count(5)
+    expect(page.locator(".views button")).to_have_count(6)
     assert overflowing(page.locator(".sidebar"), ".views button") == []
     submitted(hooked, LOGIN)
 

@@ -5,10 +5,12 @@ A pair is given by its name, its id, or the beginning of its id. Each function r
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clew.api.operations import Operation, Report
 from clew.api.thread import choice
 from clew.api.wire import branching
 from clew.api.wire import pairs as wire
@@ -224,6 +226,42 @@ async def replay(client: Client, name: str, options: PairReplayOptions, *, perso
     return await replay_pair(client.engine, client.pairs, await client.pairs.resolve(name), options, run_options)
 
 
+async def start_replay(client: Client, name: str, options: PairReplayOptions) -> Operation[PairReplayed]:
+    """The same as an operation. A cancel stops the new pair gently, and what was said is kept. Raises as `replay`."""
+    client.operations.check_capacity()
+    made = await replay(client, name, options)
+
+    async def work(operation: Operation[PairReplayed], report: Report) -> PairReplayed:
+        live = made.live
+        if live is not None:
+            try:
+                await _report_rounds(live, report)
+                await live.finish()
+            except asyncio.CancelledError:
+                live.kill()
+                raise
+        done = PairReplayed(made.old, await show(client, made.pair.id), live.error if live is not None else None)
+        if done.error is not None:
+            operation.keep(done, done.to_shape())
+            raise done.error
+        return done
+
+    names = (made.old.pair.name, made.pair.name)
+    operation = client.operations.start("replay", work, PairReplayed.to_shape, subjects=names)
+    if made.live is not None:
+        operation.stop_with(made.live.cancel)
+    return operation
+
+
+async def _report_rounds(live: LivePair, report: Report) -> None:
+    last = 0
+    async for event in live.events():
+        if event.round > last:
+            last, total = event.round, live.pair.last_round
+            about = {"round": last, "pair_id": live.pair.id, "pair": live.pair.name}
+            report.progress(f"round {last} of {total}", last - 1, total, **about)
+
+
 async def merge(client: Client, a: str, b: str, options: MergeOptions) -> MergedPair:
     """A new pair with the rounds of both. It runs when it is resumed. Raises UsageError, Busy and Conflict."""
     from clew.hosts.branching.pair_merge import merge_pairs
@@ -268,6 +306,30 @@ def error_of(live: LivePair, state: PairState) -> ClewError | None:
     return None
 
 
+class PairReplayed(Record):
+    """Both pairs, when the replay has ended."""
+
+    old: PairState
+    new: PairState
+    error: ClewError | None  # why the replay stopped; None: it came to its end
+
+    def to_shape(self) -> wire.PairReplay:
+        pair = self.new.pair
+        return wire.PairReplay(
+            name=pair.name,
+            id=pair.id,
+            of=[wire.ReplayedPair.of(self.old.pair)],
+            agent=pair.agent,
+            instructor_model=pair.instructor_model,
+            worker_model=pair.worker_model,
+            permissions=self.new.permissions.value,
+            cwd=pair.cwd,
+            before=pair_shape(self.old),
+            after=pair_shape(self.new, self.error),
+            error=failure(self.error),
+        )
+
+
 class CleanedPair(Record):
     """A pair that was removed (in a dry run: would be), and its archive."""
 
@@ -287,6 +349,11 @@ async def clean(client: Client, cwd: str, older_than_s: float, *, dry_run: bool 
         if state.pair.updated_at < until
     ]
     return [await _removed(client, state, dry_run=dry_run) for state in old]
+
+
+def cleaned_shape(cleaned: CleanedPair) -> wire.CleanedPair:
+    archive = None if cleaned.archive is None else str(cleaned.archive)
+    return wire.CleanedPair.of(cleaned, pair_note(cleaned.state), archive=archive)
 
 
 async def _removed(client: Client, state: PairState, *, dry_run: bool) -> CleanedPair:

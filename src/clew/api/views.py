@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, Unpack
 
 from clew.core.ids import RunId
 from clew.core.record import Record, replace
-from clew.core.runs.belonging import RunBelonging
 from clew.core.runs.question import Question
-from clew.core.runs.run import Run, RunStatus
+from clew.core.runs.run import Run, RunBelonging, RunStatus
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.errors import ClewError

@@ -17,11 +17,10 @@ from clew.core.history import Role, Turn, Visibility
 from clew.core.ids import ThreadId
 from clew.core.pins import Absorbed, Mark, PartlyAbsorbed, Pending, Pin, PinState, Runtime
 from clew.core.record import Record, fields_of
-from clew.core.runs.belonging import HostItem, RunBelonging
 from clew.core.runs.events import Event, from_body
 from clew.core.runs.permissions import Answer
 from clew.core.runs.question import Question, QuestionState
-from clew.core.runs.run import DEFAULT_OPTIONS, Attempt, Owner, Run, RunOptions, RunStatus
+from clew.core.runs.run import DEFAULT_OPTIONS, Attempt, HostItem, Owner, Run, RunBelonging, RunOptions, RunStatus
 from clew.core.thread import Origin, OriginKind, Permissions, SourceThread, Thread, Trust
 from clew.errors import StoreError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from clew.api.wire.failures import Failure
+from clew.api.wire.operations import Operation
 from clew.api.wire.shape import Doc, Money, Permissions, Shape, Time
 from clew.api.wire.usage import Usage
 
@@ -75,6 +76,55 @@ class Pair(PairNote):
     """An instructor that plans and a worker that carries out, with their rounds."""
 
     rounds: list[PairRound]
+
+
+class ResumedPair(Pair):
+    """A pair that was resumed."""
+
+    warnings: list[str]
+
+
+class PairList(Shape):
+    items: list[PairNote]
+    version: Annotated[int, Doc("The version of the store that this is part of")]
+
+
+class CleanedPair(PairNote):
+    """A pair that was removed; in a dry run: that would be."""
+
+    archive: Annotated[str | None, Doc("The file with both threads; null: it was not removed")]
+    kept_because: Annotated[str | None, Doc("Why it is not removed")]
+
+
+class CleanedPairs(Shape):
+    items: list[CleanedPair]
+
+
+class ReplayedPair(Shape):
+    id: str
+    name: str
+
+
+class PairReplay(Shape):
+    """A new pair with the task and the messages of another one, and with other models."""
+
+    name: str
+    id: str
+    of: list[ReplayedPair]  # type: ignore[assignment]  # hides the method `of`
+    agent: str
+    instructor_model: str | None
+    worker_model: str | None
+    permissions: Permissions
+    cwd: str
+    before: Pair
+    after: Pair
+    error: Failure | None
+
+
+class PairReplayOperation(Operation):
+    """A replay of a pair that was started."""
+
+    result: Annotated[PairReplay | None, Doc("Also if it failed or was cancelled")]  # type: ignore[assignment]
 
 
 def pair_round(record: PairRoundRecord) -> PairRound:

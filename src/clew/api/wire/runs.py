@@ -12,8 +12,8 @@ from clew.api.wire.usage import Usage
 from clew.core.runs.run import LIVE
 
 if TYPE_CHECKING:
-    from clew.core.runs.belonging import RunBelonging
     from clew.core.runs.run import Run as RunRecord
+    from clew.core.runs.run import RunBelonging
     from clew.store.records import RunView, StoredEvent
 
 Status = Literal["queued", "running", "waiting", "answered", "cancelled", "timed_out", "failed", "interrupted"]

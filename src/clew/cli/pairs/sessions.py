@@ -65,11 +65,7 @@ def clean(cwd: str | None, older_than: str | None, *, dry_run: bool, as_json: bo
 
         cleaned = await surface.clean(client, cwd or ".", age_s, dry_run=dry_run)
         if as_json:
-            objects = [surface.pair_note(each.state).to_json() for each in cleaned]
-            for fields, each in zip(objects, cleaned, strict=True):
-                fields["archive"] = str(each.archive) if each.archive is not None else None
-                fields["kept_because"] = each.kept_because
-            print_json(objects)
+            print_json([surface.cleaned_shape(each).to_json() for each in cleaned])
         for each in cleaned:
             if each.kept_because is not None:
                 note(f"kept {each.state.pair.name}: {harmless(each.kept_because)}")

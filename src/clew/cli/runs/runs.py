@@ -19,8 +19,7 @@ from clew.cli.ui.printing import note, print_json, say, say_block, say_fields
 from clew.cli.ui.run_display import session_words
 from clew.cli.ui.tables import columns
 from clew.core.costs.usage import NO_USAGE
-from clew.core.runs.belonging import RunBelonging
-from clew.core.runs.run import LIVE, Attempt, Run
+from clew.core.runs.run import LIVE, Attempt, Run, RunBelonging
 from clew.core.runs.tool_calls import ToolCall, calls
 
 if TYPE_CHECKING:

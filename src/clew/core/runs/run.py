@@ -141,3 +141,19 @@ class Attempt(Record):
     stderr_tail: str = ""
     started_at: float = 0.0
     ended_at: float | None = None
+
+
+class HostItem(Record):
+    """A job, a review or a pair."""
+
+    kind: str  # "job", "review" or "pair"
+    id: str
+    name: str | None = None  # of a pair
+
+
+class RunBelonging(Record):
+    """The thread of a run, and the job, the review or the pair that the run is part of: whose cost it is."""
+
+    thread: str  # its name
+    kind: str  # of the thread: "chat", "job", "review", "hook", "pair"
+    item: HostItem | None = None  # None: a conversation with a person

@@ -135,12 +135,14 @@ def describe(path: Path) -> ArchiveFile:
     try:
         thread, _ = json.JSONDecoder().raw_decode(head, begun.end())
         name, kind, identity = str(thread["name"]), str(thread["kind"]), str(thread["id"])
-        cwd = thread.get("cwd")
+        cwd = None if thread.get("cwd") is None else str(thread["cwd"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return found
     turns = None if begun["turns"] is None else int(begun["turns"])
     also = tuple((begun["also"] or "").split())
-    return found.replace(name=name, kind=kind, thread_id=identity, turns=turns, problem=None, also=also, cwd=cwd and str(cwd))
+    return found.replace(
+        name=name, kind=kind, thread_id=identity, turns=turns, problem=None, also=also, cwd=cwd and str(cwd)
+    )
 
 
 def all_in(folder: Path) -> list[ArchiveFile]:

@@ -10,7 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
-from clew.api import branching
+from clew.api import branching, pairs
 from clew.api.wire import branching as wire
 from clew.core.thread import Permissions
 from clew.errors import NotFound, UsageError
@@ -41,6 +41,8 @@ async def replay(name: ThreadName, body: ReplayRequest, shared: TheShared) -> Re
         raise UsageError("No model and no agent was given.", hint="Give with_model, with_agent, or both.")
     client = shared.client
     client.operations.check_capacity()
+    if await pairs.is_pair(client, name):
+        raise UsageError(f"{name} is a pair.", hint=f"POST /api/pairs/{name}/replay replays it.")
     await _check_roots(shared, name)
     options = branching.ReplayOptions(
         model=body.with_model,
@@ -87,11 +89,11 @@ async def compare(
 @router.post(
     "/merge",
     status_code=201,
-    response_model=wire.Merge,
+    response_model=wire.Merge | wire.PairMerge,
     responses={**fails(404, 409), **located(201, "new thread")},
 )
 async def merge(body: MergeRequest, shared: TheShared) -> Response:
-    """Creates a thread with the turns of two others, which stay unchanged."""
+    """Creates a thread with the turns of two others, or a pair with the rounds of two others. They stay unchanged."""
     for name in (body.a, body.b):
         await _check_roots(shared, name)
     options = branching.MergeOptions(
@@ -100,5 +102,9 @@ async def merge(body: MergeRequest, shared: TheShared) -> Response:
         model=body.model,
         cwd=None if body.cwd is None else shared.roots.resolved(body.cwd),
     )
-    made = branching.merge_shape(await branching.merge(shared.client, body.a, body.b, options))
+    client = shared.client
+    if await pairs.is_pair(client, body.a) and await pairs.is_pair(client, body.b):
+        joined = pairs.merge_shape(await pairs.merge(client, body.a, body.b, options))
+        return json_response(joined.to_json(), 201, {"Location": f"/api/pairs/{joined.id}"})
+    made = branching.merge_shape(await branching.merge(client, body.a, body.b, options))
     return json_response(made.to_json(), 201, {"Location": f"/api/threads/{made.id}"})

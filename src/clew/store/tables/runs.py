@@ -8,8 +8,7 @@ from typing import Any
 
 from clew.core.costs.usage import StatRow
 from clew.core.record import replace
-from clew.core.runs.belonging import RunBelonging
-from clew.core.runs.run import Attempt, Owner, Run, RunStatus, advance
+from clew.core.runs.run import Attempt, Owner, Run, RunBelonging, RunStatus, advance
 from clew.errors import Conflict, NotFound
 from clew.store.records import (
     attempt_from,

@@ -7,8 +7,7 @@ from typing import Any, TypedDict, Unpack
 
 from clew.core.lookup import ALL_ROWS
 from clew.core.record import check_keywords
-from clew.core.runs.belonging import RunBelonging
-from clew.core.runs.run import LIVE, Run, RunStatus
+from clew.core.runs.run import LIVE, Run, RunBelonging, RunStatus
 from clew.store.database.database import Database, Row
 from clew.store.database.versions import Versions
 from clew.store.records import (

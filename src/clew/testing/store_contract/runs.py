@@ -7,7 +7,6 @@ from typing import Any
 from clew.core.costs.usage import Usage
 from clew.core.ids import AttemptId, RunId, SessionId
 from clew.core.record import replace
-from clew.core.runs.belonging import HostItem, RunBelonging
 from clew.core.runs.events import (
     Event,
     MessageSaid,
@@ -20,7 +19,7 @@ from clew.core.runs.events import (
 )
 from clew.core.runs.permissions import Answer
 from clew.core.runs.question import QuestionState
-from clew.core.runs.run import LIVE, Attempt, IllegalStatus, RunStatus
+from clew.core.runs.run import LIVE, Attempt, HostItem, IllegalStatus, RunBelonging, RunStatus
 from clew.errors import Conflict, NotFound
 from clew.store.store import Store
 from clew.testing.store_contract.jobs import a_job

@@ -2,23 +2,30 @@
 
 import { useEffect } from "preact/hooks";
 import { AgentsView, NoAgent } from "./agents/View.tsx";
+import { CompareView } from "./branching/CompareView.tsx";
 import { Conversation } from "./conversation/Conversation.tsx";
 import { Dialogs } from "./Dialogs.tsx";
 import { HooksView } from "./hooks/View.tsx";
 import { JobView } from "./jobs/Detail.tsx";
 import { JobList } from "./jobs/List.tsx";
 import { onKeyDown } from "./keyboard.ts";
+import { OperationsView } from "./operations/View.tsx";
+import { PairView } from "./pairs/Detail.tsx";
+import { PairList } from "./pairs/List.tsx";
 import { ReviewView } from "./reviews/Detail.tsx";
 import { ReviewList } from "./reviews/List.tsx";
 import { SavingsView } from "./savings/View.tsx";
+import { SessionsView } from "./sessions/View.tsx";
 import { jobs, jobTitle } from "./state/jobs.ts";
 import { dismiss, noAgentReady, page } from "./state/page.ts";
+import { pairs } from "./state/pairs.ts";
 import type { Route } from "./state/routes.ts";
 import { useStore } from "./state/store.ts";
 import { daemon } from "./state/sync.ts";
 import { visible, visibleLine } from "./text/visible.ts";
 import { FileChanges } from "./threads/FileChanges.tsx";
 import { Sidebar } from "./threads/Sidebar.tsx";
+import { ArchivesView } from "./transfer/Archives.tsx";
 import { BackToList } from "./ui/BackToList.tsx";
 import { ErrorBoundary } from "./ui/ErrorBoundary.tsx";
 import { Close, Logo, Plus } from "./ui/icons.tsx";
@@ -54,6 +61,12 @@ export function App() {
             {at === "job" && <JobView />}
             {at === "reviews" && <ReviewList />}
             {at === "review" && <ReviewView />}
+            {at === "pairs" && <PairList />}
+            {at === "pair" && <PairView />}
+            {at === "compare" && <CompareView />}
+            {at === "sessions" && <SessionsView />}
+            {at === "archives" && <ArchivesView />}
+            {at === "operations" && <OperationsView />}
             {at === "hooks" && <HooksView />}
             {at === "savings" && <SavingsView />}
             {at === "agents" && <AgentsView />}
@@ -68,11 +81,16 @@ export function App() {
   );
 }
 
-const TITLES: Record<Exclude<Route["at"], "thread" | "changes" | "job" | "review">, string> = {
+const TITLES: Record<Exclude<Route["at"], "thread" | "changes" | "job" | "review" | "pair">, string> = {
   home: "",
   not_found: "Not found",
   jobs: "Jobs",
   reviews: "Reviews",
+  pairs: "Pairs",
+  compare: "Comparison",
+  sessions: "Sessions",
+  archives: "Archives",
+  operations: "Operations",
   hooks: "Hooks",
   savings: "Savings",
   agents: "Agents",
@@ -82,6 +100,7 @@ const TITLES: Record<Exclude<Route["at"], "thread" | "changes" | "job" | "review
 function useOpenName(route: Route): string {
   const thread = useStore(daemon, (now) => now.conversation?.thread ?? null);
   const job = useStore(jobs, (now) => now.open);
+  const pair = useStore(pairs, (now) => now.open);
   switch (route.at) {
     case "thread":
       return thread?.id === route.thread ? thread.name : "";
@@ -89,6 +108,8 @@ function useOpenName(route: Route): string {
       return thread?.id === route.thread ? `File changes · ${thread.name}` : "File changes";
     case "job":
       return (job?.id === route.job && jobTitle(job)) || "Job";
+    case "pair":
+      return pair?.id === route.pair || pair?.name === route.pair ? `Pair ${pair.name}` : "Pair";
     case "review":
       return `Review ${route.review}`;
     default:

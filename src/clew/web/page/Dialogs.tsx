@@ -1,44 +1,68 @@
 // The dialogs of the page: one is open at a time.
 
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
+import { CompareWith } from "./branching/CompareDialog.tsx";
+import { MergeThreads } from "./branching/MergeThreads.tsx";
+import { ReplayThread } from "./branching/ReplayThread.tsx";
+import { Explain } from "./conversation/Explain.tsx";
 import type { HookSession, Thread } from "./daemon/wire.ts";
 import { NewJob } from "./jobs/Form.tsx";
+import { NewPair } from "./pairs/Form.tsx";
 import { NewReview } from "./reviews/Form.tsx";
 import { changeThread, deleteThread, resetHook } from "./state/actions.ts";
-import { closeDialog, page } from "./state/page.ts";
+import { closeDialog, page, type PageDialog, type ThreadDialog } from "./state/page.ts";
 import { useStore } from "./state/store.ts";
 import { daemon } from "./state/sync.ts";
 import { plural, slug } from "./text/format.ts";
 import { visible } from "./text/visible.ts";
 import { NewThread, ThreadSettings } from "./threads/Form.tsx";
+import { ArchiveThread } from "./transfer/ArchiveThread.tsx";
+import { CleanUp } from "./transfer/CleanUp.tsx";
+import { ExportThread } from "./transfer/ExportThread.tsx";
+import { ImportFile } from "./transfer/ImportFile.tsx";
+import { PullThreads } from "./transfer/PullThreads.tsx";
+import { PushThread } from "./transfer/PushThread.tsx";
 import { Modal } from "./ui/Modal.tsx";
+
+interface Content<P> {
+  title: string;
+  testid: string;
+  Body: (props: P) => ComponentChildren;
+}
+
+const PAGE_DIALOGS: Record<PageDialog, Content<object>> = {
+  new: { title: "New thread", testid: "new-thread-dialog", Body: () => <NewThread close={closeDialog} /> },
+  job: { title: "New job", testid: "new-job-dialog", Body: () => <NewJob close={closeDialog} /> },
+  review: { title: "New review", testid: "new-review-dialog", Body: () => <NewReview close={closeDialog} /> },
+  pair: { title: "New pair", testid: "new-pair-dialog", Body: () => <NewPair close={closeDialog} /> },
+  import: { title: "Import a file", testid: "import-dialog", Body: ImportFile },
+  pull: { title: "Pull from a remote", testid: "pull-dialog", Body: PullThreads },
+  clean: { title: "Clean up", testid: "clean-dialog", Body: CleanUp },
+  help: { title: "Keyboard shortcuts", testid: "help-dialog", Body: () => <Shortcuts /> },
+};
+
+const THREAD_DIALOGS: Record<ThreadDialog, Content<{ thread: Thread }>> = {
+  settings: {
+    title: "Thread settings",
+    testid: "settings-dialog",
+    Body: ({ thread }) => <ThreadSettings thread={thread} close={closeDialog} />,
+  },
+  rename: { title: "Rename thread", testid: "rename-dialog", Body: RenameThread },
+  delete: { title: "Delete this thread?", testid: "delete-dialog", Body: DeleteThread },
+  export: { title: "Export this thread", testid: "export-dialog", Body: ExportThread },
+  push: { title: "Push this thread", testid: "push-dialog", Body: PushThread },
+  replay: { title: "Replay this thread", testid: "replay-dialog", Body: ReplayThread },
+  compare: { title: "Compare this thread", testid: "compare-dialog", Body: CompareWith },
+  merge: { title: "Merge this thread", testid: "merge-dialog", Body: MergeThreads },
+  archive: { title: "Archive this thread?", testid: "archive-dialog", Body: ArchiveThread },
+};
 
 export function Dialogs() {
   const dialog = useStore(page, (now) => now.dialog);
   const threads = useStore(daemon, (now) => now.threads);
   const conversation = useStore(daemon, (now) => now.conversation?.thread ?? null);
   if (!dialog) return null;
-  if (dialog.is === "new") {
-    return (
-      <Modal title="New thread" testid="new-thread-dialog">
-        <NewThread close={closeDialog} />
-      </Modal>
-    );
-  }
-  if (dialog.is === "job") {
-    return (
-      <Modal title="New job" testid="new-job-dialog">
-        <NewJob close={closeDialog} />
-      </Modal>
-    );
-  }
-  if (dialog.is === "review") {
-    return (
-      <Modal title="New review" testid="new-review-dialog">
-        <NewReview close={closeDialog} />
-      </Modal>
-    );
-  }
   if (dialog.is === "reset") {
     return (
       <Modal title="Forget this session?" testid="reset-dialog">
@@ -46,35 +70,29 @@ export function Dialogs() {
       </Modal>
     );
   }
-  if (dialog.is === "help") {
+  if (dialog.is === "explain") {
     return (
-      <Modal title="Keyboard shortcuts" testid="help-dialog">
-        <Shortcuts />
+      <Modal title="What the next prompt would do" testid="explain-dialog">
+        <Explain thread={dialog.thread} ask={dialog.ask} />
+      </Modal>
+    );
+  }
+  if (!("thread" in dialog)) {
+    const { title, testid, Body } = PAGE_DIALOGS[dialog.is];
+    return (
+      <Modal key={dialog.is} title={title} testid={testid}>
+        <Body />
       </Modal>
     );
   }
   const thread = conversation?.id === dialog.thread ? conversation : threads.find((each) => each.id === dialog.thread);
   if (!thread) return null;
-  switch (dialog.is) {
-    case "settings":
-      return (
-        <Modal title="Thread settings" testid="settings-dialog">
-          <ThreadSettings thread={thread} close={closeDialog} />
-        </Modal>
-      );
-    case "rename":
-      return (
-        <Modal title="Rename thread" testid="rename-dialog">
-          <RenameThread thread={thread} />
-        </Modal>
-      );
-    case "delete":
-      return (
-        <Modal title="Delete this thread?" testid="delete-dialog">
-          <DeleteThread thread={thread} />
-        </Modal>
-      );
-  }
+  const { title, testid, Body } = THREAD_DIALOGS[dialog.is];
+  return (
+    <Modal key={dialog.is} title={title} testid={testid}>
+      <Body thread={thread} />
+    </Modal>
+  );
 }
 
 function RenameThread({ thread }: { thread: Thread }) {
@@ -121,8 +139,8 @@ function DeleteThread({ thread }: { thread: Thread }) {
   return (
     <>
       <p>
-        “{thread.name}” has {plural(thread.turns, "turn")}. Clew writes it to an archive file first, then deletes it. The
-        agent's own session files are kept.
+        “{thread.name}” has {plural(thread.turns, "turn")}. Clew writes it to an archive file first, then deletes it. It
+        can be restored from Archives. The agent's own session files are kept.
       </p>
       <div class="row end">
         <button type="button" autoFocus onClick={closeDialog}>
@@ -172,7 +190,11 @@ const SHORTCUTS: [string, string][] = [
   ["e", "edit your last message"],
   ["f", "fresh session for the next turn"],
   ["d", "file changes of the thread"],
-  ["b  r  h  s  a", "jobs, reviews, hooks, savings, agents"],
+  ["m", "more actions on the thread: export, replay, compare"],
+  ["w", "what the next prompt would do"],
+  ["i", "import a file"],
+  ["b  r  p  h  s  a", "jobs, reviews, pairs, hooks, savings, agents"],
+  ["o", "operations, such as exports and replays"],
   ["?", "show this list"],
 ];
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from clew.cli.error_report import error_object
 from clew.cli.pairs.pair_display import PairDisplay, closing_line
 from clew.cli.ui.formatting import harmless, plural
 from clew.cli.ui.printing import note, print_json
@@ -65,11 +64,12 @@ def _conclude(made: PairReplay, new: PairState, error: ClewError | None, limits:
 
     `limits`: the options that are not stored with the pair; the command that continues the replay needs them.
     """
+    from clew.api.pairs import PairReplayed
     from clew.cli.foreground_run import report_error
 
     old, pair = made.old.pair, new.pair
     if as_json:
-        print_json(_object(made, new, error))
+        print_json(PairReplayed(made.old, new, error).to_shape().to_json())
     for state in (made.old, new):
         note(closing_line(state))
     if error is None:
@@ -84,22 +84,3 @@ def _conclude(made: PairReplay, new: PairState, error: ClewError | None, limits:
     words = ["clew threads replay", old.name, f"--with-agent {pair.agent}", *models, *limits, "--name", pair.name]
     note(harmless(f"  to continue: {' '.join(words)}"))
     return error.exit_code
-
-
-def _object(made: PairReplay, new: PairState, error: ClewError | None) -> dict[str, Any]:
-    from clew.api.pairs import pair_shape
-
-    pair = new.pair
-    return {
-        "name": pair.name,
-        "id": pair.id,
-        "of": [{"id": made.old.pair.id, "name": made.old.pair.name}],
-        "agent": pair.agent,
-        "instructor_model": pair.instructor_model,
-        "worker_model": pair.worker_model,
-        "permissions": new.permissions,
-        "cwd": pair.cwd,
-        "before": pair_shape(made.old).to_json(),
-        "after": pair_shape(new, error).to_json(),
-        "error": None if error is None else error_object(error),
-    }

@@ -66,6 +66,10 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
     setOverride({});
     onSent();
   };
+  const explain = (): void => {
+    const how = { ...(fresh ? { force_fresh_session: true } : {}), ...override };
+    page.patch({ dialog: { is: "explain", thread: thread.id, ask: { prompt: text.trim(), ...how } } });
+  };
   const choose = async (part: Override): Promise<void> => {
     // Another agent has other models, so the model is reset to that agent's default.
     const next = part.agent ? { agent: part.agent, model: null } : part;
@@ -82,7 +86,7 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
 
   return (
     <form class="composer" aria-label="Write to the agent" onSubmit={(event) => (event.preventDefault(), void send())}>
-      <SessionLine thread={thread} fresh={fresh} busy={current !== null} override={override} />
+      <SessionLine thread={thread} fresh={fresh} busy={current !== null} override={override} explain={explain} />
       {cannotAsk(chosen) && thread.permissions === "ask" && <CannotAsk thread={thread} agent={agent} />}
       <div class={fresh ? "box fresh" : "box"}>
         <textarea
@@ -145,8 +149,16 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
   );
 }
 
+interface SessionLineProps {
+  thread: Thread;
+  fresh: boolean;
+  busy: boolean;
+  override: Override;
+  explain: () => void;
+}
+
 /** Says whether the next turn resumes the session, or why not. */
-function SessionLine({ thread, fresh, busy, override }: { thread: Thread; fresh: boolean; busy: boolean; override: Override }) {
+function SessionLine({ thread, fresh, busy, override, explain }: SessionLineProps) {
   const session = useStore(page, (now) => (now.session?.thread === thread.id ? now.session : null));
   const text = fresh
     ? "The next turn starts a fresh session with the whole transcript, because you asked for it."
@@ -156,9 +168,14 @@ function SessionLine({ thread, fresh, busy, override }: { thread: Thread; fresh:
         ? ""
         : (session?.words ?? "");
   return (
-    <p class="session-line" data-testid="session-line" role="status">
-      {text}
-    </p>
+    <div class="session-row">
+      <p class="session-line" data-testid="session-line" role="status">
+        {text}
+      </p>
+      <button class="link" type="button" data-testid="explain" title="The exact prompt, and what it would cost (w)" onClick={explain}>
+        Details
+      </button>
+    </div>
   );
 }
 

@@ -10,6 +10,7 @@ import type {
   DeletedThread,
   DirectoryList,
   EventList,
+  Explanation,
   HookDropped,
   HookEventList,
   HookSessionList,
@@ -42,7 +43,7 @@ export class Problem extends Error {
   }
 }
 
-type Body = Record<string, unknown>;
+export type Body = Record<string, unknown>;
 
 let responded: () => void = () => undefined;
 
@@ -53,12 +54,16 @@ export const onResponse = (listener: () => void): void => {
 
 const pendingKeys = new PendingKeys(randomKey);
 
-async function call<T>(method: string, path: string, body?: Body): Promise<T> {
+export async function call<T>(method: string, path: string, body?: Body): Promise<T> {
   const response = await (method === "POST" ? requestOnce(path, body) : request(method, path, body));
   return (response.status === 204 ? undefined : await response.json()) as T;
 }
 
 const text = async (path: string): Promise<string> => (await request("GET", path)).text();
+
+/** Sends a form with a file. It is sent once: nobody wants a large file to be sent again unasked. */
+export const upload = async <T>(path: string, form: FormData): Promise<T> =>
+  (await request("POST", path, form)).json() as Promise<T>;
 
 /** A request that creates something: however often it is sent, it is carried out once. */
 async function requestOnce(path: string, body?: Body): Promise<Response> {
@@ -74,13 +79,19 @@ async function requestOnce(path: string, body?: Body): Promise<Response> {
   }
 }
 
-async function request(method: string, path: string, body?: Body, key?: string): Promise<Response> {
+export async function request(
+  method: string,
+  path: string,
+  body?: Body | FormData,
+  key?: string,
+  signal?: AbortSignal,
+): Promise<Response> {
   let response: Response;
   const send = (): Promise<Response> => {
     const headers: Record<string, string> = { "X-Clew-Key": pageKey.get() };
-    if (body) headers["Content-Type"] = "application/json";
+    if (body && !(body instanceof FormData)) headers["Content-Type"] = "application/json"; // a form names its own type
     if (key) headers["Idempotency-Key"] = key;
-    return fetch(path, { method, headers, body: body ? JSON.stringify(body) : undefined });
+    return fetch(path, { method, headers, body: body instanceof FormData ? body : body && JSON.stringify(body), signal });
   };
   try {
     response = await (key ? sendUntilAnswered(send) : send());
@@ -94,14 +105,14 @@ async function request(method: string, path: string, body?: Body, key?: string):
   throw new Problem(response.status, details.code ?? "", message, details.hint ?? "");
 }
 
-const part = encodeURIComponent;
+export const part = encodeURIComponent;
 
-function query(values: Record<string, string | number | null | undefined>): string {
+export function query(values: Record<string, string | number | null | undefined>): string {
   const pairs = Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "");
   return pairs.length ? `?${pairs.map(([key, value]) => `${key}=${part(String(value))}`).join("&")}` : "";
 }
 
-const thread = (id: string): string => `/api/threads/${part(id)}`;
+export const thread = (id: string): string => `/api/threads/${part(id)}`;
 const run = (id: string): string => `/api/runs/${part(id)}`;
 const job = (id: string): string => `/api/jobs/${part(id)}`;
 const review = (id: string): string => `/api/reviews/${part(id)}`;
@@ -109,11 +120,17 @@ const review = (id: string): string => `/api/reviews/${part(id)}`;
 export const http = {
   threads: (q = "", offset = 0, limit = 50) =>
     call<ThreadPage>("GET", `/api/threads${query({ q, offset: offset || null, limit })}`),
+  thread: (name: string) => call<Thread>("GET", thread(name)),
   makeThread: (body: Body) => call<Thread>("POST", "/api/threads", body),
   changeThread: (id: string, body: Body) => call<Thread>("PATCH", thread(id), body),
   deleteThread: (id: string) => call<DeletedThread>("DELETE", thread(id)),
   view: (id: string, before?: number, limit = 100) => call<View>("GET", `${thread(id)}/view${query({ before, limit })}`),
   session: (id: string, turn?: string) => call<SessionPreview>("GET", `${thread(id)}/session${query({ turn })}`),
+  /** What `ask` with the same body would do. Without a prompt, only the decision is known. */
+  explain: (id: string, { prompt, force_fresh_session, ...how }: Body) =>
+    prompt
+      ? call<Explanation>("POST", `${thread(id)}/explain`, { prompt, force_fresh_session, ...how })
+      : call<Explanation>("GET", `${thread(id)}/session${query({ fresh: force_fresh_session ? "true" : "", ...how })}`),
 
   editTurn: (id: string, turn: string, text: string) =>
     call<Turn>("PATCH", `${thread(id)}/turns/${part(turn)}`, { text }),

@@ -216,6 +216,66 @@ export interface components {
             kind?: string | null;
             dry_run?: boolean | null;
         };
+        /** @description A pair that was removed; in a dry run: that would be. */
+        CleanedPair: {
+            /** @constant */
+            type: "pair";
+            id: string;
+            name: string;
+            /** @enum {string} */
+            status: "running" | "finished" | "out_of_rounds" | "stopped" | "interrupted";
+            /** @enum {string} */
+            phase: "instructing" | "working" | "done";
+            /** @description The number of the present round */
+            round: number;
+            rounds_left: number;
+            /** @description As given at the start; a pair that has used up its rounds gets this many more */
+            max_rounds: number;
+            task: string;
+            cwd: string;
+            agent: string;
+            instructor_model: string | null;
+            worker_model: string | null;
+            /** @enum {string} */
+            permissions: "ask" | "edits" | "read-only" | "all";
+            thinking: boolean;
+            /** @description The ids of their conversations */
+            threads: components["schemas"]["PairThreads"];
+            /** @description By part and model */
+            sessions: {
+                [key: string]: {
+                    [key: string]: string;
+                };
+            };
+            usage: components["schemas"]["Usage"];
+            cost_usd: number;
+            /** @description The state file; null: there is none */
+            file: string | null;
+            imported_from: string | null;
+            /** @description The round in which an imported pair continues */
+            imported_round: number | null;
+            /** @description It runs, and stops soon */
+            stop_requested: boolean;
+            /** @description Why it stopped */
+            error: components["schemas"]["Failure"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            created_at: string;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            updated_at: string;
+            /** @description The file with both threads; null: it was not removed */
+            archive: string | null;
+            /** @description Why it is not removed */
+            kept_because: string | null;
+        };
+        CleanedPairs: {
+            items: components["schemas"]["CleanedPair"][];
+        };
         /** @description What a clean-up did, or would do. */
         Cleanup: {
             dry_run: boolean;
@@ -1002,6 +1062,13 @@ export interface components {
              */
             step: "same" | "changed" | "both" | "only_a" | "only_b";
         };
+        /** @description The merged threads of one part of two pairs. */
+        MergedPart: {
+            common_turns: number;
+            own_turns: number[];
+            size_chars: number;
+            files: components["schemas"]["MergedFile"][];
+        };
         ModelFigures: {
             follow_ups: number;
             resumed: number;
@@ -1040,6 +1107,28 @@ export interface components {
             deadline_at?: string | null;
             /** @description Keep the work tree in refs/clew/jobs/ID; needs a git repository */
             checkpoint?: boolean | null;
+        };
+        NewPair: {
+            name?: string | null;
+            /** @description The agent of both parts */
+            agent?: string | null;
+            instructor_model?: string | null;
+            worker_model?: string | null;
+            /** @description Have the instructor reason at length before it answers */
+            thinking?: boolean | null;
+            /** @description What the worker may do without asking */
+            permissions?: ("edits" | "all" | "read-only") | null;
+            timeout_s?: number | null;
+            /** @description false: write no state file into the directory */
+            auto_save?: boolean | null;
+            /** @description false: stop at the account's usage limit */
+            wait_for_limit?: boolean | null;
+            /** @description Not blank, at most 10,000,000 characters */
+            task: string;
+            /** @description An existing directory, absolute or from ~ */
+            cwd: string;
+            /** @description At most this many rounds */
+            rounds?: number | null;
         };
         NewRound: {
             message?: string | null;
@@ -1125,6 +1214,14 @@ export interface components {
         OperationList: {
             items: components["schemas"]["Operation"][];
         };
+        /** @description The instructor's answer. */
+        Order: {
+            thinking: string;
+            instruction: string;
+            worker_model: string | null;
+            should_continue: boolean;
+            needs_correction: boolean;
+        };
         /** @description The threads that a thread was created from. */
         Origin: {
             /** @enum {string} */
@@ -1133,11 +1230,262 @@ export interface components {
             /** @description The last round that was copied; null: all of them */
             round: number | null;
         };
+        /** @description An instructor that plans and a worker that carries out, with their rounds. */
+        Pair: {
+            /** @constant */
+            type: "pair";
+            id: string;
+            name: string;
+            /** @enum {string} */
+            status: "running" | "finished" | "out_of_rounds" | "stopped" | "interrupted";
+            /** @enum {string} */
+            phase: "instructing" | "working" | "done";
+            /** @description The number of the present round */
+            round: number;
+            rounds_left: number;
+            /** @description As given at the start; a pair that has used up its rounds gets this many more */
+            max_rounds: number;
+            task: string;
+            cwd: string;
+            agent: string;
+            instructor_model: string | null;
+            worker_model: string | null;
+            /** @enum {string} */
+            permissions: "ask" | "edits" | "read-only" | "all";
+            thinking: boolean;
+            /** @description The ids of their conversations */
+            threads: components["schemas"]["PairThreads"];
+            /** @description By part and model */
+            sessions: {
+                [key: string]: {
+                    [key: string]: string;
+                };
+            };
+            usage: components["schemas"]["Usage"];
+            cost_usd: number;
+            /** @description The state file; null: there is none */
+            file: string | null;
+            imported_from: string | null;
+            /** @description The round in which an imported pair continues */
+            imported_round: number | null;
+            /** @description It runs, and stops soon */
+            stop_requested: boolean;
+            /** @description Why it stopped */
+            error: components["schemas"]["Failure"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            created_at: string;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            updated_at: string;
+            rounds: components["schemas"]["PairRound"][];
+        };
+        PairClean: {
+            /** @description Only pairs of this directory */
+            cwd: string;
+            /** @description Not used for this time */
+            older_than_s: number;
+            /** @description Only report what would be removed */
+            dry_run?: boolean | null;
+        };
         /** @description Two pairs, compared part by part. */
         PairComparison: {
             same: boolean;
             instructor: components["schemas"]["ComparedPart"];
             worker: components["schemas"]["ComparedPart"];
+        };
+        PairFork: {
+            /** @description Copy up to this round; default: the last that has ended */
+            round?: number | null;
+            name?: string | null;
+        };
+        PairList: {
+            items: components["schemas"]["PairNote"][];
+            /** @description The version of the store that this is part of */
+            version: number;
+        };
+        /** @description A new pair with the rounds of two others. */
+        PairMerge: {
+            name: string;
+            id: string;
+            of: components["schemas"]["NamedThread"][];
+            agent: string;
+            instructor_model: string | null;
+            worker_model: string | null;
+            cwd: string;
+            /** @description The rounds with which both begin */
+            common_rounds: number;
+            /** @description How many further rounds each of the two has */
+            own_rounds: number[];
+            /** @description By part: instructor and worker */
+            parts: {
+                [key: string]: components["schemas"]["MergedPart"];
+            };
+        };
+        /** @description A pair in a list. */
+        PairNote: {
+            /** @constant */
+            type: "pair";
+            id: string;
+            name: string;
+            /** @enum {string} */
+            status: "running" | "finished" | "out_of_rounds" | "stopped" | "interrupted";
+            /** @enum {string} */
+            phase: "instructing" | "working" | "done";
+            /** @description The number of the present round */
+            round: number;
+            rounds_left: number;
+            /** @description As given at the start; a pair that has used up its rounds gets this many more */
+            max_rounds: number;
+            task: string;
+            cwd: string;
+            agent: string;
+            instructor_model: string | null;
+            worker_model: string | null;
+            /** @enum {string} */
+            permissions: "ask" | "edits" | "read-only" | "all";
+            thinking: boolean;
+            /** @description The ids of their conversations */
+            threads: components["schemas"]["PairThreads"];
+            /** @description By part and model */
+            sessions: {
+                [key: string]: {
+                    [key: string]: string;
+                };
+            };
+            usage: components["schemas"]["Usage"];
+            cost_usd: number;
+            /** @description The state file; null: there is none */
+            file: string | null;
+            imported_from: string | null;
+            /** @description The round in which an imported pair continues */
+            imported_round: number | null;
+            /** @description It runs, and stops soon */
+            stop_requested: boolean;
+            /** @description Why it stopped */
+            error: components["schemas"]["Failure"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            created_at: string;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            updated_at: string;
+        };
+        PairRename: {
+            /** @description Letters, digits, . - _ */
+            name: string;
+        };
+        /** @description A new pair with the task and the messages of another one, and with other models. */
+        PairReplay: {
+            name: string;
+            id: string;
+            of: components["schemas"]["ReplayedPair"][];
+            agent: string;
+            instructor_model: string | null;
+            worker_model: string | null;
+            /** @enum {string} */
+            permissions: "ask" | "edits" | "read-only" | "all";
+            cwd: string;
+            before: components["schemas"]["Pair"];
+            after: components["schemas"]["Pair"];
+            error: components["schemas"]["Failure"] | null;
+        };
+        /** @description A replay of a pair that was started. */
+        PairReplayOperation: {
+            id: string;
+            /** @description export, import, push, pull, replay, … */
+            kind: string;
+            /** @description What it works on */
+            subjects: string[];
+            /** @enum {string} */
+            status: "running" | "done" | "failed" | "cancelled";
+            /** @description The number of its newest event */
+            last_seq: number;
+            /** @description Its newest progress */
+            message: string;
+            error: components["schemas"]["OperationFailure"] | null;
+            /** @description Also if it failed or was cancelled */
+            result: components["schemas"]["PairReplay"] | null;
+            file: components["schemas"]["OperationFile"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            started_at: string;
+            ended_at: string | null;
+        };
+        PairReplayRequest: {
+            /** @description The model of both parts */
+            with_model?: string | null;
+            with_instructor_model?: string | null;
+            with_worker_model?: string | null;
+            with_agent?: string | null;
+            /** @description At most this many */
+            rounds?: number | null;
+            cwd?: string | null;
+            /** @description Of the worker; default: read-only */
+            permissions?: ("edits" | "all" | "read-only") | null;
+            /** @description The name of the new pair; if it is a replay of this one, it continues */
+            name?: string | null;
+        };
+        PairResume: {
+            name?: string | null;
+            /** @description The agent of both parts */
+            agent?: string | null;
+            instructor_model?: string | null;
+            worker_model?: string | null;
+            /** @description Have the instructor reason at length before it answers */
+            thinking?: boolean | null;
+            /** @description What the worker may do without asking */
+            permissions?: ("edits" | "all" | "read-only") | null;
+            timeout_s?: number | null;
+            /** @description false: write no state file into the directory */
+            auto_save?: boolean | null;
+            /** @description false: stop at the account's usage limit */
+            wait_for_limit?: boolean | null;
+            /** @description A message to the instructor */
+            message?: string | null;
+            /** @description The pair moves to this directory */
+            cwd?: string | null;
+            /** @description This many more rounds */
+            rounds?: number | null;
+            /** @description Send the whole transcript to new sessions */
+            fresh_session?: boolean | null;
+            /** @description Continue a copy that ends with this round, called `name` */
+            fork_at_round?: number | null;
+        };
+        PairRound: {
+            round: number;
+            /** @description From the user to the instructor, sent in this round */
+            message: string;
+            /** @description Files that somebody else changed before this round */
+            changed_files: string[];
+            order: components["schemas"]["Order"] | null;
+            /** @description The model that was asked */
+            worker_model: string | null;
+            /** @description The worker's report */
+            result: string | null;
+            /** @description The newest */
+            instructor_run: string | null;
+            worker_run: string | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            started_at: string;
+            ended_at: string | null;
+        };
+        PairThreads: {
+            instructor: string;
+            worker: string;
         };
         /** @description The averages over follow-up rounds. */
         PathFigures: {
@@ -1441,6 +1789,10 @@ export interface components {
             unpriced: number;
             seconds: number | null;
         };
+        ReplayedPair: {
+            id: string;
+            name: string;
+        };
         RestoreOperation: {
             id: string;
             /** @description export, import, push, pull, replay, … */
@@ -1480,6 +1832,61 @@ export interface components {
             name: string;
             id: string;
             kind: string;
+        };
+        /** @description A pair that was resumed. */
+        ResumedPair: {
+            /** @constant */
+            type: "pair";
+            id: string;
+            name: string;
+            /** @enum {string} */
+            status: "running" | "finished" | "out_of_rounds" | "stopped" | "interrupted";
+            /** @enum {string} */
+            phase: "instructing" | "working" | "done";
+            /** @description The number of the present round */
+            round: number;
+            rounds_left: number;
+            /** @description As given at the start; a pair that has used up its rounds gets this many more */
+            max_rounds: number;
+            task: string;
+            cwd: string;
+            agent: string;
+            instructor_model: string | null;
+            worker_model: string | null;
+            /** @enum {string} */
+            permissions: "ask" | "edits" | "read-only" | "all";
+            thinking: boolean;
+            /** @description The ids of their conversations */
+            threads: components["schemas"]["PairThreads"];
+            /** @description By part and model */
+            sessions: {
+                [key: string]: {
+                    [key: string]: string;
+                };
+            };
+            usage: components["schemas"]["Usage"];
+            cost_usd: number;
+            /** @description The state file; null: there is none */
+            file: string | null;
+            imported_from: string | null;
+            /** @description The round in which an imported pair continues */
+            imported_round: number | null;
+            /** @description It runs, and stops soon */
+            stop_requested: boolean;
+            /** @description Why it stopped */
+            error: components["schemas"]["Failure"] | null;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            created_at: string;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            updated_at: string;
+            rounds: components["schemas"]["PairRound"][];
+            warnings: string[];
         };
         RetryRequest: {
             /** @description The id of a turn */
@@ -2086,6 +2493,8 @@ export type ArrivedSession = components['schemas']['ArrivedSession'];
 export type ChangePreview = components['schemas']['ChangePreview'];
 export type CleanOperation = components['schemas']['CleanOperation'];
 export type CleanRequest = components['schemas']['CleanRequest'];
+export type CleanedPair = components['schemas']['CleanedPair'];
+export type CleanedPairs = components['schemas']['CleanedPairs'];
 export type Cleanup = components['schemas']['Cleanup'];
 export type ComparedPart = components['schemas']['ComparedPart'];
 export type ComparedTurn = components['schemas']['ComparedTurn'];
@@ -2154,9 +2563,11 @@ export type Measures = components['schemas']['Measures'];
 export type Merge = components['schemas']['Merge'];
 export type MergeRequest = components['schemas']['MergeRequest'];
 export type MergedFile = components['schemas']['MergedFile'];
+export type MergedPart = components['schemas']['MergedPart'];
 export type ModelFigures = components['schemas']['ModelFigures'];
 export type NamedThread = components['schemas']['NamedThread'];
 export type NewJob = components['schemas']['NewJob'];
+export type NewPair = components['schemas']['NewPair'];
 export type NewRound = components['schemas']['NewRound'];
 export type NewRun = components['schemas']['NewRun'];
 export type NewThread = components['schemas']['NewThread'];
@@ -2164,8 +2575,22 @@ export type Operation = components['schemas']['Operation'];
 export type OperationFailure = components['schemas']['OperationFailure'];
 export type OperationFile = components['schemas']['OperationFile'];
 export type OperationList = components['schemas']['OperationList'];
+export type Order = components['schemas']['Order'];
 export type Origin = components['schemas']['Origin'];
+export type Pair = components['schemas']['Pair'];
+export type PairClean = components['schemas']['PairClean'];
 export type PairComparison = components['schemas']['PairComparison'];
+export type PairFork = components['schemas']['PairFork'];
+export type PairList = components['schemas']['PairList'];
+export type PairMerge = components['schemas']['PairMerge'];
+export type PairNote = components['schemas']['PairNote'];
+export type PairRename = components['schemas']['PairRename'];
+export type PairReplay = components['schemas']['PairReplay'];
+export type PairReplayOperation = components['schemas']['PairReplayOperation'];
+export type PairReplayRequest = components['schemas']['PairReplayRequest'];
+export type PairResume = components['schemas']['PairResume'];
+export type PairRound = components['schemas']['PairRound'];
+export type PairThreads = components['schemas']['PairThreads'];
 export type PathFigures = components['schemas']['PathFigures'];
 export type PlannedHookJob = components['schemas']['PlannedHookJob'];
 export type Pull = components['schemas']['Pull'];
@@ -2186,9 +2611,11 @@ export type ReplayOperation = components['schemas']['ReplayOperation'];
 export type ReplayRequest = components['schemas']['ReplayRequest'];
 export type ReplayRound = components['schemas']['ReplayRound'];
 export type ReplayTotals = components['schemas']['ReplayTotals'];
+export type ReplayedPair = components['schemas']['ReplayedPair'];
 export type RestoreOperation = components['schemas']['RestoreOperation'];
 export type RestoredArchive = components['schemas']['RestoredArchive'];
 export type RestoredThread = components['schemas']['RestoredThread'];
+export type ResumedPair = components['schemas']['ResumedPair'];
 export type RetryRequest = components['schemas']['RetryRequest'];
 export type Review = components['schemas']['Review'];
 export type ReviewNote = components['schemas']['ReviewNote'];

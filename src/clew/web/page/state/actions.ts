@@ -18,6 +18,7 @@ import { putJob } from "./jobs.ts";
 import { attempt, notify, page } from "./page.ts";
 import { refreshReview } from "./reviews.ts";
 import { go } from "./routes.ts";
+import { saveFile } from "./save.ts";
 import { draft, forgetThread } from "./storage.ts";
 import { daemon, dispatch, dispatchOwn, refreshSession, refreshView } from "./sync.ts";
 
@@ -209,15 +210,10 @@ export async function startNextRound(id: string, body: Record<string, unknown>):
 
 export const stopRound = async (run: string): Promise<boolean> => (await attempt(http.cancel(run))) !== null;
 
-/** Saves the review as a Markdown file. It is not a plain link, because a link could not send the page key. */
+/** Saves the review as a Markdown file. */
 export async function exportReview(id: string): Promise<void> {
   const text = await attempt(http.exportReview(id));
-  if (text === null) return;
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/markdown" }));
-  link.download = `review-${id}.md`;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  if (text !== null) saveFile(`review-${id}.md`, new Blob([text], { type: "text/markdown" }));
 }
 
 /** Forgets the session, so that the next event of the issue starts a fresh one. */

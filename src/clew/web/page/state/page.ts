@@ -5,13 +5,26 @@ import type { Agent, HookSession, SessionPreview, Settings } from "../daemon/wir
 import type { Route } from "./routes.ts";
 import { Store } from "./store.ts";
 
+/** A dialog about a thread. */
+export type ThreadDialog =
+  | "settings"
+  | "rename"
+  | "delete"
+  | "export"
+  | "replay"
+  | "compare"
+  | "merge"
+  | "push"
+  | "archive";
+
+/** A dialog that needs nothing to be open. */
+export type PageDialog = "new" | "job" | "review" | "pair" | "import" | "pull" | "clean" | "help";
+
 type Dialog =
-  | { is: "new" }
-  | { is: "job" }
-  | { is: "review" }
-  | { is: "settings" | "rename" | "delete"; thread: string }
+  | { is: PageDialog }
+  | { is: ThreadDialog; thread: string }
+  | { is: "explain"; thread: string; ask: Record<string, unknown> } // the body of the request that would ask
   | { is: "reset"; session: HookSession }
-  | { is: "help" }
   | null;
 
 interface Notice {

@@ -1,5 +1,5 @@
-// What this browser stores over reloads and restarts of the daemon: drafts, when each thread was seen, the theme, the page
-// key. A browser that stores nothing (private mode, full disk) still shows the page.
+// What this browser stores over reloads and restarts of the daemon: drafts, when each thread was seen, the theme, the
+// address of the last remote, the page key. A browser that stores nothing (private mode, full disk) still shows the page.
 
 function get(key: string): string | null {
   try {
@@ -22,6 +22,12 @@ function set(key: string, value: string | null): void {
 export const draft = {
   get: (thread: string): string => get(`clew.draft.${thread}`) ?? "",
   set: (thread: string, text: string): void => set(`clew.draft.${thread}`, text),
+};
+
+/** The address of the remote that was used last. */
+export const lastRemote = {
+  get: (): string => get("clew.remote") ?? "",
+  set: (url: string): void => set("clew.remote", url),
 };
 
 /** The directory of the thread that was made last, until the page is closed: the next one is likely to be there too. */

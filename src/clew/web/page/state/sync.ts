@@ -6,8 +6,10 @@ import { LiveSocket } from "../daemon/socket.ts";
 import type { LiveMessage } from "../daemon/wire.ts";
 import { hooks, refreshHooks, refreshHookSettings } from "./hooks.ts";
 import { openJob, refreshJobs } from "./jobs.ts";
+import { findOperations } from "./operations.ts";
 import { checkRefused, clearUnreachable, inBackground, notify, page } from "./page.ts";
 import { cursors, EMPTY_STATE, reduce, type DaemonState, type Update } from "./reducer.ts";
+import { closePair, openPair, refreshPair, refreshPairs } from "./pairs.ts";
 import { refresher } from "./refresher.ts";
 import { openReview, refreshReview, refreshReviews } from "./reviews.ts";
 import { routeOf } from "./routes.ts";
@@ -48,6 +50,7 @@ export async function start(): Promise<void> {
   socket.connect();
   void refreshSettings();
   void inBackground(refreshJobs());
+  void findOperations();
 }
 
 async function connected(again: boolean): Promise<void> {
@@ -55,7 +58,7 @@ async function connected(again: boolean): Promise<void> {
   clearUnreachable();
   if (again || !daemon.now.listed) {
     await inBackground(
-      Promise.all([refreshList(), refreshView(), refreshJobs(), refreshShownReviews(), refreshShownHooks()]),
+      Promise.all([refreshList(), refreshView(), refreshJobs(), refreshShownReviews(), refreshShownHooks(), refreshShownPairs()]),
     );
     void refreshSettings();
   }
@@ -69,6 +72,7 @@ function received(message: LiveMessage): void {
     if (message.threads.some((thread) => thread.id === daemon.now.open)) void refreshView();
     if (kinds.has("job") || kinds.has("hook")) void inBackground(refreshJobs());
     if (kinds.has("hook")) void inBackground(refreshShownHooks());
+    if (kinds.has("pair") || message.deleted.length > 0) void inBackground(refreshShownPairs());
     if (kinds.has("review") || message.deleted.length > 0) void inBackground(refreshShownReviews());
   } else if (message.type === "events") {
     dispatch({ type: "events_received", thread: message.thread, run: message.run, events: message.events });
@@ -89,6 +93,12 @@ async function refreshShownReviews(): Promise<void> {
   const { at } = page.now.route;
   if (at === "reviews") await refreshReviews();
   if (at === "review") await refreshReview();
+}
+
+async function refreshShownPairs(): Promise<void> {
+  const { at } = page.now.route;
+  if (at === "pairs") await refreshPairs();
+  if (at === "pair") await refreshPair();
 }
 
 /** The settings too, while no hooks are known: the first session of a hook may be the first sign of any. */
@@ -150,6 +160,8 @@ export async function loadEarlier(): Promise<void> {
 function openRoute(): void {
   const route = routeOf(location.hash);
   page.patch({ route, editing: null });
+  if (route.at === "pair") void inBackground(openPair(route.pair));
+  else closePair();
   if (route.at === "job") void inBackground(openJob(route.job).then((job) => job && openThread(job.thread_id)));
   else if (route.at === "review") {
     void inBackground(

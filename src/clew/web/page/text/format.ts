@@ -17,6 +17,12 @@ export function dollars(usd: number): string {
   return `${sign}$${value.toFixed(value < 0.01 ? 4 : value < 1 ? 3 : 2)}`;
 }
 
+export function bytes(n: number): string {
+  if (n < 1000) return `${n} B`;
+  if (n < 999_500) return `${Math.round(n / 1000)} KB`;
+  return `${(n / 1_000_000).toFixed(1).replace(/\.0$/, "")} MB`;
+}
+
 export const plural = (n: number, noun: string): string => `${n.toLocaleString("en")} ${n === 1 ? noun : `${noun}s`}`;
 
 export const times = (n: number): string => (n === 1 ? "once" : `${n.toLocaleString("en")} times`);

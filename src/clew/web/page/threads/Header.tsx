@@ -2,13 +2,14 @@
 
 import { Fragment } from "preact";
 import type { Thread } from "../daemon/wire.ts";
-import { page } from "../state/page.ts";
+import { page, type ThreadDialog } from "../state/page.ts";
 import { go, hashOf } from "../state/routes.ts";
 import { useStore } from "../state/store.ts";
 import { dollars, plural, shortPath } from "../text/format.ts";
 import { visible } from "../text/visible.ts";
 import { BackToList } from "../ui/BackToList.tsx";
-import { Back, Files, Gear, Pencil, Trash } from "../ui/icons.tsx";
+import { Back, Files, Gear, More, Pencil, Trash } from "../ui/icons.tsx";
+import { Menu } from "../ui/Menu.tsx";
 
 const ORIGINS: Record<string, string> = { fork: "forked from", replay: "replayed from", merge: "merged from" };
 
@@ -25,10 +26,19 @@ const Origin = ({ origin }: { origin: NonNullable<Thread["origin"]> }) => (
   </span>
 );
 
+const ACTIONS: { is: ThreadDialog; label: string }[] = [
+  { is: "export", label: "Export…" },
+  { is: "push", label: "Push to a remote…" },
+  { is: "replay", label: "Replay with another model…" },
+  { is: "compare", label: "Compare with…" },
+  { is: "merge", label: "Merge with…" },
+  { is: "archive", label: "Archive…" },
+];
+
 export function ThreadHeader({ thread }: { thread: Thread }) {
   const home = useStore(page, (now) => now.settings?.home);
   const changes = useStore(page, (now) => now.route.at === "changes");
-  const ask = (is: "rename" | "settings" | "delete") => (): void => page.patch({ dialog: { is, thread: thread.id } });
+  const ask = (is: ThreadDialog) => (): void => page.patch({ dialog: { is, thread: thread.id } });
   return (
     <header class="head">
       <BackToList />
@@ -73,6 +83,13 @@ export function ThreadHeader({ thread }: { thread: Thread }) {
         <button class="quiet" type="button" title="Delete" aria-label="Delete" data-testid="delete" onClick={ask("delete")}>
           <Trash />
         </button>
+        <Menu
+          label="More actions (m)"
+          testid="thread-menu"
+          items={ACTIONS.map(({ is, label }) => ({ label, testid: `menu-${is}`, act: ask(is) }))}
+        >
+          <More />
+        </Menu>
       </div>
     </header>
   );

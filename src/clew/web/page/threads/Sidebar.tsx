@@ -6,6 +6,7 @@ import { http } from "../daemon/http.ts";
 import type { Thread } from "../daemon/wire.ts";
 import { hooks } from "../state/hooks.ts";
 import { jobs, needsAttention } from "../state/jobs.ts";
+import { isOver, operations } from "../state/operations.ts";
 import { attempt, noAgentReady, page } from "../state/page.ts";
 import { go, hashOf, type Route } from "../state/routes.ts";
 import { seen, theme, type Theme } from "../state/storage.ts";
@@ -14,7 +15,8 @@ import { daemon, dispatch } from "../state/sync.ts";
 import { age, baseName, dateTime } from "../text/format.ts";
 import { visible } from "../text/visible.ts";
 import { useMinute } from "../ui/clock.ts";
-import { Half, Logo, Moon, Plus, Question, Search, Sun } from "../ui/icons.tsx";
+import { Half, Logo, Moon, More, Plus, Question, Search, Sun } from "../ui/icons.tsx";
+import { Menu, type MenuItem } from "../ui/Menu.tsx";
 
 /** `children`: shown above the threads, when the sidebar fills the screen. */
 export function Sidebar({ children }: { children: ComponentChildren }) {
@@ -34,6 +36,9 @@ export function Sidebar({ children }: { children: ComponentChildren }) {
         >
           <Plus /> New
         </button>
+        <Menu label="More ways to get threads" testid="sidebar-menu" items={WAYS}>
+          <More />
+        </Menu>
       </div>
       <SearchField />
       <div class="listed">
@@ -44,6 +49,13 @@ export function Sidebar({ children }: { children: ComponentChildren }) {
     </nav>
   );
 }
+
+const WAYS: MenuItem[] = [
+  { label: "Import a file…", testid: "menu-import", act: () => page.patch({ dialog: { is: "import" } }) },
+  { label: "Pull from a remote…", testid: "menu-pull", act: () => page.patch({ dialog: { is: "pull" } }) },
+  { label: "Adopt sessions of an agent", testid: "menu-sessions", act: () => go({ at: "sessions" }) },
+  { label: "Archives", testid: "menu-archives", act: () => go({ at: "archives" }) },
+];
 
 const SEARCH_AFTER_MS = 180;
 
@@ -219,10 +231,13 @@ function Views() {
   const noAgent = useStore(page, noAgentReady);
   const hasHooks = useStore(hooks, (now) => now.settings?.is_used ?? false);
   const needAttention = useStore(jobs, (now) => now.items.filter(needsAttention).length);
+  const running = useStore(operations, (now) => Object.values(now).filter((each) => !isOver(each)).length);
   return (
     <div class="views">
+      {running > 0 && <ViewButton view="operations" shortcut="o" name="Operations" mark={running} />}
       <ViewButton view="jobs" detail="job" shortcut="b" name="Jobs" mark={needAttention || null} />
       <ViewButton view="reviews" detail="review" shortcut="r" name="Reviews" />
+      <ViewButton view="pairs" detail="pair" shortcut="p" name="Pairs" />
       {hasHooks && <ViewButton view="hooks" shortcut="h" name="Hooks" />}
       <ViewButton view="savings" shortcut="s" name="Savings" />
       <ViewButton view="agents" shortcut="a" name="Agents" mark={noAgent ? "!" : null} />
@@ -231,7 +246,7 @@ function Views() {
 }
 
 interface ViewButtonProps {
-  view: "jobs" | "reviews" | "hooks" | "savings" | "agents";
+  view: "jobs" | "reviews" | "pairs" | "hooks" | "savings" | "agents" | "operations";
   detail?: Route["at"]; // the view of a single one of them
   shortcut: string;
   name: string;

@@ -39,6 +39,7 @@ export const Gear = icon(
 export const Trash = icon(<path d="M3 4.500h10M6.500 4V2.500h3V4M4.500 4.500l.6 9h5.800l.6-9" />);
 export const Files = icon(<path d="M4 2.500h5l3 3v8H4zM6 8h4M8 6v4M6 11.500h4" />);
 export const Download = icon(<path d="M8 2.500v8M4.500 7.500 8 11l3.500-3.500M3 13.500h10" />);
+export const More = icon(<path d="M3.500 8h.01M8 8h.01M12.500 8h.01" stroke-width="2.200" />);
 export const Caret = icon(<path d="m6 4 4 4-4 4" />);
 export const Sun = icon(
   <path d="M8 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM8 1.500v1M8 13.500v1M1.500 8h1M13.500 8h1M3.400 3.400l.7.7M11.900 11.900l.7.7M12.600 3.400l-.7.7M4.100 11.900l-.7.7" />,
