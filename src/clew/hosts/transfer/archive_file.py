@@ -140,7 +140,9 @@ def describe(path: Path) -> ArchiveFile:
         return found
     turns = None if begun["turns"] is None else int(begun["turns"])
     also = tuple((begun["also"] or "").split())
-    return found.replace(name=name, kind=kind, thread_id=identity, turns=turns, problem=None, also=also, cwd=cwd and str(cwd))
+    return found.replace(
+        name=name, kind=kind, thread_id=identity, turns=turns, problem=None, also=also, cwd=cwd and str(cwd)
+    )
 
 
 def all_in(folder: Path) -> list[ArchiveFile]:
