@@ -8,7 +8,7 @@ from clew.core.record import Record
 
 
 class Row(Record):
-    """`api` are paths of callables, `http` are routes of the OpenAPI document, `mcp` is a tool."""
+    """`api` are callables of a module or of an open `client`, `http` are routes, and `mcp` is a tool."""
 
     api: tuple[str, ...] = ()
     http: tuple[str, ...] = ()
@@ -19,12 +19,12 @@ class Row(Record):
 
 TABLE: dict[str, Row] = {
     "ask": Row(
-        ("clew.api.client.Client.thread", "clew.api.thread.Thread.ask", "clew.api.thread.Thread.explain"),
+        ("client.thread", "clew.api.thread.Thread.ask", "clew.api.thread.Thread.explain"),
         ("POST /api/threads", "POST /api/threads/{thread}/runs", "GET /api/threads/{thread}/session"),
         "ask",
     ),
-    "threads archive": Row(("clew.api.archives.archive",), ("POST /api/archives",)),
-    "threads archives": Row(("clew.api.archives.list_archives",), ("GET /api/archives",)),
+    "threads archive": Row(("client.archives.archive",), ("POST /api/archives",)),
+    "threads archives": Row(("client.archives.files",), ("GET /api/archives",)),
     "threads clean": Row(("clew.api.archives.clean",), ("POST /api/archives/clean",)),
     "threads delete": Row(("clew.api.thread.Thread.delete",), ("DELETE /api/threads/{thread}",)),
     "threads diff": Row(("clew.api.branching.compare",), ("GET /api/compare",), "compare_threads"),
@@ -32,7 +32,7 @@ TABLE: dict[str, Row] = {
     "threads export": Row(("clew.api.exports.export",), ("POST /api/threads/{thread}/export",)),
     "threads fork": Row(("clew.api.branching.fork",), ("POST /api/threads/{thread}/fork",), "fork_thread"),
     "threads import": Row(("clew.api.exports.import_file",), ("POST /api/imports",)),
-    "threads list": Row(("clew.api.views.Views.threads",), ("GET /api/threads",), "list_threads"),
+    "threads list": Row(("client.views.threads",), ("GET /api/threads",), "list_threads"),
     "threads merge": Row(("clew.api.branching.merge",), ("POST /api/merge",)),
     "threads pull": Row(("clew.api.remotes.pull",), ("POST /api/remotes/pull",)),
     "threads push": Row(("clew.api.remotes.push",), ("POST /api/remotes/push",)),
@@ -40,27 +40,25 @@ TABLE: dict[str, Row] = {
     "threads replay": Row(("clew.api.branching.replay",), ("POST /api/threads/{thread}/replay",)),
     "threads restore": Row(("clew.api.archives.restore",), ("POST /api/archives/{archive}/restore",)),
     "threads retry": Row(("clew.api.thread.Thread.retry",), ("POST /api/threads/{thread}/retry",)),
-    "threads search": Row(("clew.api.views.Views.search",), ("GET /api/search",), "search_threads"),
+    "threads search": Row(("client.views.search",), ("GET /api/search",), "search_threads"),
     "threads set": Row(("clew.api.thread.Thread.change",), ("PATCH /api/threads/{thread}",)),
-    "threads show": Row(("clew.api.views.Views.thread",), ("GET /api/threads/{thread}/view",), "read_thread"),
+    "threads show": Row(("client.views.thread",), ("GET /api/threads/{thread}/view",), "read_thread"),
     "threads truncate": Row(("clew.api.thread.Thread.truncate",), ("POST /api/threads/{thread}/truncate",)),
     "sessions adopt": Row(("clew.api.sessions.adopt",), ("POST /api/sessions/adopt",)),
     "sessions list": Row(("clew.api.sessions.newest",), ("GET /api/sessions",)),
-    "runs answer": Row(("clew.api.client.Client.answer",), ("POST /api/runs/{run}/tool-result",)),
-    "runs cancel": Row(("clew.api.client.Client.cancel",), ("POST /api/runs/{run}/cancel",)),
-    "runs edit": Row(("clew.api.client.Client.edit_queued",), ("PATCH /api/runs/{run}",)),
-    "runs list": Row(("clew.api.client.Client.runs",), ("GET /api/runs",)),
-    "runs remove": Row(("clew.api.client.Client.remove_queued",), ("DELETE /api/runs/{run}",)),
-    "runs send": Row(("clew.api.client.Client.send_queued",), ("POST /api/runs/{run}/send",)),
-    "runs show": Row(("clew.api.client.Client.run",), ("GET /api/runs/{run}", "GET /api/runs/{run}/steps")),
-    "runs watch": Row(("clew.api.views.Views.follow",), ("GET /api/runs/{run}/events",)),
+    "runs answer": Row(("client.answer",), ("POST /api/runs/{run}/tool-result",)),
+    "runs cancel": Row(("client.cancel",), ("POST /api/runs/{run}/cancel",)),
+    "runs edit": Row(("client.edit_queued",), ("PATCH /api/runs/{run}",)),
+    "runs list": Row(("client.runs",), ("GET /api/runs",)),
+    "runs remove": Row(("client.remove_queued",), ("DELETE /api/runs/{run}",)),
+    "runs send": Row(("client.send_queued",), ("POST /api/runs/{run}/send",)),
+    "runs show": Row(("client.run",), ("GET /api/runs/{run}", "GET /api/runs/{run}/steps")),
+    "runs watch": Row(("client.views.follow",), ("GET /api/runs/{run}/events",)),
     "review export": Row(("clew.api.reviews.markdown",), ("GET /api/reviews/{review}/export",)),
-    "review follow": Row(
-        ("clew.hosts.reviews.reviews.Reviews.follow",), ("POST /api/reviews/{review}/rounds",), "follow_up_review"
-    ),
+    "review follow": Row(("client.reviews.follow",), ("POST /api/reviews/{review}/rounds",), "follow_up_review"),
     "review import": Row(("clew.api.reviews.import_file",), ("POST /api/reviews/import",)),
-    "review list": Row(("clew.hosts.reviews.reviews.Reviews.list",), ("GET /api/reviews",), "list_reviews"),
-    "review show": Row(("clew.hosts.reviews.reviews.Reviews.find",), ("GET /api/reviews/{review}",), "get_review"),
+    "review list": Row(("client.reviews.list",), ("GET /api/reviews",), "list_reviews"),
+    "review show": Row(("client.reviews.find",), ("GET /api/reviews/{review}",), "get_review"),
     "review start": Row(("clew.api.reviews.start",), ("POST /api/reviews",), "start_review"),
     "pair": Row(
         ("clew.api.pairs.start", "clew.api.pairs.resume", "clew.api.pairs.stop", "clew.api.pairs.follow"),
@@ -75,37 +73,35 @@ TABLE: dict[str, Row] = {
             "POST /api/pairs/{pair}/fork",
         ),
     ),
-    "jobs cancel": Row(("clew.hosts.jobs.jobs.Jobs.cancel",), ("POST /api/jobs/{job}/cancel",)),
-    "jobs list": Row(("clew.hosts.jobs.jobs.Jobs.list",), ("GET /api/jobs",)),
+    "jobs cancel": Row(("client.jobs.cancel",), ("POST /api/jobs/{job}/cancel",)),
+    "jobs list": Row(("client.jobs.list",), ("GET /api/jobs",)),
     "jobs logs": Row(("clew.api.jobs.follow",), ("GET /api/jobs/{job}/events",)),
-    "jobs retry": Row(("clew.hosts.jobs.jobs.Jobs.retry",), ("POST /api/jobs/{job}/retry",)),
+    "jobs retry": Row(("client.jobs.retry",), ("POST /api/jobs/{job}/retry",)),
     "jobs show": Row(("clew.api.jobs.view_job",), ("GET /api/jobs/{job}",)),
     "jobs submit": Row(("clew.api.jobs.submit",), ("POST /api/jobs",)),
     "jobs watch": Row(("clew.api.jobs.follow",), ("GET /api/jobs/{job}/events",)),
-    "hooks check": Row(("clew.api.hooks.check",), ("GET /api/hooks/settings",)),
+    "hooks check": Row(("clew.api.hook_check.check",), ("GET /api/hooks/check",)),
     "hooks fire": Row(("clew.api.hooks.preview",), ("POST /api/hooks/preview", "POST /hooks/{forge}")),
-    "hooks events": Row(("clew.hosts.hooks.hooks.Hooks.events",), ("GET /api/hooks/events",)),
-    "hooks sessions": Row(("clew.api.hooks.sessions_json",), ("GET /api/hooks/sessions",)),
+    "hooks events": Row(("client.hooks.events",), ("GET /api/hooks/events",)),
+    "hooks sessions": Row(("clew.api.hooks.sessions",), ("GET /api/hooks/sessions",)),
     "hooks import-sessions": Row(
         ("clew.api.hooks.import_sessions",),
         why_no_http="It reads the file of an older tool once, on the machine that had it.",
     ),
     "hooks reset": Row(("clew.api.hooks.reset",), ("POST /api/hooks/reset",)),
     "hooks sweep": Row(("clew.api.hooks.sweep",), ("POST /api/hooks/sweep",)),
-    "work": Row(
-        ("clew.api.client.Client.work",), why_no_http="It is a process: a worker, which runs until it is ended."
-    ),
+    "work": Row(("client.work",), why_no_http="It is a process: a worker, which runs until it is ended."),
     "mcp": Row(
         why_no_api="It is a surface: the MCP server.", why_no_http="It is a surface, which the agent itself starts."
     ),
     "serve": Row(
         why_no_api="It is a surface: the HTTP server.", why_no_http="It is the server that would have to be running."
     ),
-    "stats": Row(("clew.api.client.Client.stats",), ("GET /api/stats",)),
-    "stats reviews": Row(("clew.hosts.reviews.reviews.Reviews.measures",), ("GET /api/stats",)),
-    "doctor": Row(("clew.api.doctor.checks",), ("GET /api/doctor",)),
-    "config path": Row(("clew.api.settings.user_file",), ("GET /api/config",)),
-    "config show": Row(("clew.api.settings.all_settings",), ("GET /api/config",)),
+    "stats": Row(("client.stats",), ("GET /api/stats",)),
+    "stats reviews": Row(("client.reviews.measures",), ("GET /api/stats",)),
+    "doctor": Row(("clew.api.doctor.diagnose",), ("GET /api/doctor",)),
+    "config path": Row(("clew.api.settings.user_settings_file",), ("GET /api/config",)),
+    "config show": Row(("clew.api.settings.shown",), ("GET /api/config",)),
     "demo": Row(
         why_no_api="It is a tour of the other commands, on a scripted agent.", why_no_http="It is shown in a terminal."
     ),

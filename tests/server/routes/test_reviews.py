@@ -14,6 +14,7 @@ import pytest
 from clew.store import open_store
 from clew.testing.model.scripts import Hang, Reply, Request
 from clew.testing.stage import MODEL, Stage
+from reviews import old_sessions
 from reviews.reviewer import Reviewer, answer, finding, git, repository
 from reviews.sarif_schema import check_sarif
 from server.daemons import LocalDaemon, ServeProcess, local_daemon
@@ -379,3 +380,21 @@ async def test_file_names_that_are_not_text_are_escaped_in_json(daemon: LocalDae
     json.dumps(first).encode()
     for path in ("/rounds/1/diff", "/export"):
         assert (await daemon.http.get(f"/api/reviews/{first['id']}{path}")).status_code == 200
+
+
+async def test_a_review_of_another_tool_is_imported_whole_or_not_at_all(daemon: LocalDaemon, repo: Path) -> None:
+    files = {name: content.decode() for name, content in old_sessions.session_files().items()}
+    body = {"cwd": str(repo), "files": files}
+    made = await daemon.post("/api/reviews/import", body, 201)
+    shown = await daemon.get(f"/api/reviews/{made['id']}")
+    assert (shown["id"], len(shown["rounds"]), len(shown["findings"])) == (
+        old_sessions.ID,
+        made["rounds"],
+        made["findings"],
+    )
+    assert (await daemon.http.post("/api/reviews/import", json=body)).status_code == 409
+    for wrong in ({"x.json": "{}"}, {"x.json": "not JSON"}, {}):
+        assert (await daemon.http.post("/api/reviews/import", json={**body, "files": wrong})).status_code == 422
+    assert (await daemon.get("/api/reviews"))["total"] == 1
+    refused = await daemon.http.post("/api/reviews/import", json=body, headers={"Authorization": ""})
+    assert refused.status_code == 401

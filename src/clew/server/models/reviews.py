@@ -56,3 +56,12 @@ class ReviewSpec(NewRound):
     scope: Scope | None = Field(None, description="Which changes to review; default: all that are not committed")
     focus: Focus | None = None
     previous_review_id: Id | None = Field(None, description="Start the next round of this review instead of a new one")
+
+
+class ReviewImport(RequestModel):
+    """The files of another tool: one file, or those of a session by their names in its folder."""
+
+    cwd: Cwd = Field(description="The directory in which the other tool ran the agent")
+    files: dict[FileName, UnicodeText] = Field(
+        min_length=1, max_length=1000, description="The content of each file, by its name: session.json, …"
+    )

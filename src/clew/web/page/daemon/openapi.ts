@@ -878,6 +878,18 @@ export interface components {
             started_at: string;
             ended_at: string | null;
         };
+        /** @description What was imported from a file of another tool. */
+        ImportedReview: {
+            id: string;
+            rounds: number;
+            findings: number;
+            /** @description By model: whether its session was adopted */
+            sessions: {
+                [key: string]: boolean;
+            };
+            warnings: string[];
+            left_out: string[];
+        };
         ImportedSession: {
             /** @description Of a pair: whose session it is */
             part: ("instructor" | "worker") | null;
@@ -1933,6 +1945,15 @@ export interface components {
             findings: components["schemas"]["Finding"][];
             rounds: components["schemas"]["Round"][];
         };
+        /** @description The files of another tool: one file, or those of a session by their names in its folder. */
+        ReviewImport: {
+            /** @description The directory in which the other tool ran the agent */
+            cwd: string;
+            /** @description The content of each file, by its name: session.json, … */
+            files: {
+                [key: string]: string;
+            };
+        };
         /** @description A review in a list. */
         ReviewNote: {
             id: string;
@@ -2550,6 +2571,7 @@ export type HookSweepRequest = components['schemas']['HookSweepRequest'];
 export type HostItem = components['schemas']['HostItem'];
 export type Import = components['schemas']['Import'];
 export type ImportOperation = components['schemas']['ImportOperation'];
+export type ImportedReview = components['schemas']['ImportedReview'];
 export type ImportedSession = components['schemas']['ImportedSession'];
 export type ImportedThread = components['schemas']['ImportedThread'];
 export type Job = components['schemas']['Job'];
@@ -2618,6 +2640,7 @@ export type RestoredThread = components['schemas']['RestoredThread'];
 export type ResumedPair = components['schemas']['ResumedPair'];
 export type RetryRequest = components['schemas']['RetryRequest'];
 export type Review = components['schemas']['Review'];
+export type ReviewImport = components['schemas']['ReviewImport'];
 export type ReviewNote = components['schemas']['ReviewNote'];
 export type ReviewPage = components['schemas']['ReviewPage'];
 export type ReviewSpec = components['schemas']['ReviewSpec'];
