@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
+from clew.api.pairs import follow
+from clew.core.pairs.pair import PairPart, PairRunEvent
+from clew.core.runs.events import TextStreamed
 from clew.testing.model.scripts import Hang
 from clew.testing.stage import MODEL, Stage
 from pairs.couple import TASK, Couple, order
@@ -70,9 +73,7 @@ async def test_a_pair_is_stopped_and_resumed_with_a_message(daemon: LocalDaemon)
     couple = Couple(daemon.stage, rounds=1)
     couple.busy[1] = Hang("text", "half a rep")
     made = await started(daemon)
-    async for event in _run_events(daemon, made["id"]):
-        if event["event"]["kind"] == "text_streamed" and event["part"] == "worker":
-            break
+    await worker_speaks(daemon, made["id"])
     await daemon.post("/api/pairs/p/stop")
     await followed(daemon, "p")
     assert (await daemon.get("/api/pairs/p"))["status"] == "stopped"
@@ -84,11 +85,17 @@ async def test_a_pair_is_stopped_and_resumed_with_a_message(daemon: LocalDaemon)
     assert "Hurry up." in [round_["message"] for round_ in shown["rounds"]]
 
 
-async def _run_events(daemon: LocalDaemon, pair: str) -> Any:
-    async with daemon.http.stream("GET", f"/api/pairs/{pair}/events") as response:
-        async for line in response.aiter_lines():
-            if line.startswith("data: ") and "event" in (body := json.loads(line[6:])):
-                yield body
+async def worker_speaks(daemon: LocalDaemon, pair: str) -> None:
+    """Waits until the worker has said something. Through the API: a stream of a daemon in this process comes at its
+    end."""
+    assert daemon.shared is not None
+    async with aclosing(follow(daemon.shared.client, pair)) as events:
+        async for each in events:
+            event = each.event
+            is_worker = isinstance(event, PairRunEvent) and event.part is PairPart.WORKER
+            if is_worker and isinstance(event.event, TextStreamed):
+                return
+    raise AssertionError("the pair ended")
 
 
 async def test_a_pair_is_renamed_forked_replayed_merged_and_cleaned(daemon: LocalDaemon) -> None:
@@ -122,9 +129,7 @@ async def test_a_cancelled_replay_of_a_pair_keeps_what_was_said(daemon: LocalDae
     couple.orders.append(order("order-1 once more"))
     couple.busy[1] = Hang("text", "half a rep")
     operation = await daemon.post("/api/pairs/p/replay", {"with_model": "claude-opus-4-1", "name": "s"})
-    async for event in _run_events(daemon, "s"):
-        if event["event"]["kind"] == "text_streamed" and event["part"] == "worker":
-            break
+    await worker_speaks(daemon, "s")
     await daemon.post(f"/api/operations/{operation['id']}/cancel")
     await events_of(daemon, operation["id"])
     done = await daemon.get(f"/api/operations/{operation['id']}")
@@ -137,9 +142,7 @@ async def test_a_daemon_that_ends_leaves_a_pair_that_can_be_resumed(scripted: St
     couple.busy[1] = Hang("text", "half a rep")
     async with local_daemon(scripted, flags={"model": MODEL}) as daemon:
         await started(daemon)
-        async for event in _run_events(daemon, "p"):
-            if event["event"]["kind"] == "text_streamed" and event["part"] == "worker":
-                break
+        await worker_speaks(daemon, "p")
     async with local_daemon(scripted, flags={"model": MODEL}) as daemon:
         assert (await daemon.get("/api/pairs/p"))["status"] != "running"
         await daemon.post("/api/pairs/p/resume")
@@ -187,4 +190,3 @@ async def test_wrong_values_are_refused_and_nothing_is_stored(daemon: LocalDaemo
         assert response.status_code == 422, each
     assert (await daemon.http.get("/api/pairs/none")).status_code == 404
     assert (await daemon.get("/api/pairs"))["items"] == []
-    await asyncio.sleep(0)
