@@ -15,6 +15,7 @@ from clew.cli.ui.formatting import dollars
 from clew.core.costs.savings import total_savings
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.runs.run import Owner, Run, RunStatus
+from clew.server import reference
 from clew.testing.stage import MODEL, Stage
 from clew.testing.store_contract.samples import a_run
 from server.daemons import LocalDaemon
