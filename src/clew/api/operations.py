@@ -288,5 +288,5 @@ class Operations:
 
 
 def _failure(error: ClewError) -> wire.OperationFailure:
-    secrets = [dict(each) for each in error.secrets] if isinstance(error, SecretFound) else []
+    secrets = [wire.FoundSecret.of(**each) for each in error.secrets] if isinstance(error, SecretFound) else []
     return wire.OperationFailure.of(error, secrets=secrets)

@@ -144,7 +144,7 @@ def _failed(name: str, error: ClewError) -> wire.FailedThread:
     state = "conflict" if error.code == "conflict" else "failed"
     shape: Failure = Failure.of(error)
     if isinstance(error, SecretFound):
-        shape = OperationFailure.of(error, secrets=[dict(each) for each in error.secrets])
+        shape = OperationFailure.of(error, secrets=[wire.FoundSecret.of(**each) for each in error.secrets])
     return wire.FailedThread.of(name=name or "?", state=state, error=shape)
 
 

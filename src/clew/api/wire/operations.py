@@ -8,8 +8,17 @@ from clew.api.wire.failures import Failure as Failure
 from clew.api.wire.shape import Doc, Shape, Time
 
 
+class FoundSecret(Shape):
+    """A secret, without the secret itself."""
+
+    kind: Annotated[str, Doc("What it is", example="GitHub token")]
+    where: Annotated[str, Doc("Where it is", example="turn 3")]
+    turn: Annotated[str | None, Doc("The id of the turn, if it is in one")]
+    count: int
+
+
 class OperationFailure(Failure):
-    secrets: Annotated[list[dict[str, Any]], Doc("With `secret_found`: the kind and the place of each secret")]
+    secrets: Annotated[list[FoundSecret], Doc("With `secret_found`: the kind and the place of each secret")]
 
 
 class OperationFile(Shape):

@@ -5,19 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from clew.api.wire.operations import Failure, Operation, OperationFailure
+from clew.api.wire.operations import FoundSecret as FoundSecret
 from clew.api.wire.shape import Doc, Shape, Time
 
 Turns = Annotated[int, Doc("The number of turns, without archived ones")]
 Others = Annotated[list[str], Doc("Names of threads that were archived with it: the other thread of a pair")]
-
-
-class FoundSecret(Shape):
-    """A secret, without the secret itself."""
-
-    kind: Annotated[str, Doc("What it is", example="GitHub token")]
-    where: Annotated[str, Doc("Where it is", example="turn 3")]
-    turn: Annotated[str | None, Doc("The id of the turn, if it is in one")]
-    count: int
 
 
 class ExportedSession(Shape):

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from starlette.routing import BaseRoute
 
 from clew import __version__
+from clew.api.wire.operations import OperationEvent
 from clew.server.models.problems import MEDIA_TYPE, Problem
 
 DESCRIPTIONS = {
@@ -35,6 +36,8 @@ IDEMPOTENCY_KEY = {
     "schema": {"type": "string", "pattern": "^[!-~]{1,200}$"},
     "description": "A request that is sent again with the same key and body within a day is not carried out again",
 }
+# FastAPI describes only what routes return as JSON.
+BESIDE_THE_ROUTES = {"OperationEvent": OperationEvent, "Problem": Problem}
 WITHOUT_TOKEN = ("/healthz", "/hooks/{forge}")
 ANY_CALL = (400, 401, 403, 405, 414, 421, 422, 431, 503)
 WITH_BODY = (413, 415)
@@ -80,9 +83,10 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     made = get_openapi(title="Clew", version=__version__, description=DESCRIPTION, routes=routes)
     components = made.setdefault("components", {})
     schemas = components.setdefault("schemas", {})
-    model = TypeAdapter(Problem).json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update(model.pop("$defs", {}))
-    schemas["Problem"] = model
+    for name, shape in BESIDE_THE_ROUTES.items():
+        model = TypeAdapter(shape).json_schema(ref_template="#/components/schemas/{model}")
+        schemas.update(model.pop("$defs", {}))
+        schemas[name] = model
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     components["securitySchemes"] = {

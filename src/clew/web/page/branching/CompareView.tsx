@@ -1,17 +1,17 @@
 // Two threads side by side: what they have in common is folded, where they differ both turns are shown, then the files.
 
 import { useEffect, useState } from "preact/hooks";
-import {
-  branchingCalls,
-  type ComparedPart,
-  type ComparedTurn,
-  type Comparison,
-  type FileDifference,
-  type NamedThread,
-  type PairComparison,
-  type TurnDifference,
-} from "../daemon/branching.ts";
+import { branchingCalls } from "../daemon/branching.ts";
 import { Problem } from "../daemon/http.ts";
+import type {
+  ComparedPart,
+  ComparedTurn,
+  Comparison,
+  FileDifference,
+  NamedThread,
+  PairComparison,
+  TurnDifference,
+} from "../daemon/wire.ts";
 import { checkRefused, page } from "../state/page.ts";
 import { hashOf } from "../state/routes.ts";
 import { useStore } from "../state/store.ts";

@@ -20,8 +20,10 @@ export function MergeThreads({ thread }: { thread: Thread }) {
     setBusy(false);
     if (!made) return;
     closeDialog();
-    go({ at: "thread", thread: made.id });
-    notify(`This is “${made.name}”: ${plural(made.common_turns, "common turn")}, then the rest of both.`);
+    const isPair = "common_rounds" in made;
+    go(isPair ? { at: "pair", pair: made.id } : { at: "thread", thread: made.id });
+    const common = isPair ? plural(made.common_rounds, "common round") : plural(made.common_turns, "common turn");
+    notify(`This is “${made.name}”: ${common}, then the rest of both.`);
   };
   return (
     <form data-testid="merge-form" onSubmit={(event) => void submit(event)}>

@@ -2,8 +2,8 @@
 
 import { useState } from "preact/hooks";
 import { AgentFields } from "../agents/Fields.tsx";
-import { branchingCalls, type Replay, type ReplayTotals } from "../daemon/branching.ts";
-import type { Permissions, Thread } from "../daemon/wire.ts";
+import { branchingCalls } from "../daemon/branching.ts";
+import type { Permissions, Replay, ReplayRequest, ReplayTotals, Thread } from "../daemon/wire.ts";
 import { isOver, useOperation } from "../state/operations.ts";
 import { closeDialog, page } from "../state/page.ts";
 import { go } from "../state/routes.ts";
@@ -111,7 +111,7 @@ export function ReplayThread({ thread }: { thread: Thread }) {
   );
 }
 
-function requestBody(fields: Fields): Record<string, unknown> {
+function requestBody(fields: Fields): ReplayRequest {
   const rounds = Number(fields.rounds);
   return {
     with_agent: fields.agent,

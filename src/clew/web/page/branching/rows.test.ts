@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ComparedTurn, FileDifference, TurnDifference } from "../daemon/branching.ts";
+import type { ComparedTurn, FileDifference, TurnDifference } from "../daemon/wire.ts";
 import { hunks, partsOf, rows, summary } from "./rows.ts";
 
 const said = (text: string): ComparedTurn => ({ id: text, role: "user", agent: null, model: null, text });

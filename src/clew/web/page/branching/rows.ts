@@ -1,6 +1,6 @@
 // How a comparison is arranged: turns that are the same in both threads are folded, the others stand side by side.
 
-import type { Comparison, ComparedPart, FileDifference, PairComparison, TurnDifference } from "../daemon/branching.ts";
+import type { ComparedPart, Comparison, FileDifference, PairComparison, TurnDifference } from "../daemon/wire.ts";
 import { plural } from "../text/format.ts";
 
 export type Row = { kind: "same"; turns: readonly TurnDifference[] } | { kind: "differs"; turn: TurnDifference };

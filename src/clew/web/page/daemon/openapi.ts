@@ -1211,9 +1211,7 @@ export interface components {
             message: string;
             hint: string | null;
             /** @description With `secret_found`: the kind and the place of each secret */
-            secrets: {
-                [key: string]: unknown;
-            }[];
+            secrets: components["schemas"]["FoundSecret"][];
         };
         /** @description A file that the operation made. */
         OperationFile: {
@@ -2471,6 +2469,23 @@ export interface components {
             state: "open" | "fixed" | "withdrawn";
             note: string;
         };
+        /** @description A step of an operation; `ended` is the last one. */
+        OperationEvent: {
+            seq: number;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            at: string;
+            /** @enum {string} */
+            kind: "progress" | "warning" | "ended";
+            message: string;
+            done: number | null;
+            total: number | null;
+            data: {
+                [key: string]: unknown;
+            } | null;
+        };
         FieldError: {
             where: string;
             what: string;
@@ -2668,6 +2683,7 @@ export type TurnDifference = components['schemas']['TurnDifference'];
 export type TurnReference = components['schemas']['TurnReference'];
 export type Usage = components['schemas']['Usage'];
 export type Verdict = components['schemas']['Verdict'];
+export type OperationEvent = components['schemas']['OperationEvent'];
 export type FieldError = components['schemas']['FieldError'];
 export type Problem = components['schemas']['Problem'];
 export type $defs = Record<string, never>;

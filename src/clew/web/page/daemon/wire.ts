@@ -1,13 +1,15 @@
 // What the daemon sends. The types are generated (openapi.ts, by `make wire`); here are the names that the page gives to
 // parts of them, and the messages of the WebSocket, which the OpenAPI document does not describe.
 
-import type { AgentHealth, Event, Finding, Job, Review, Run, Settings, Thread, ThreadView } from "./openapi.ts";
+import type { AgentHealth, Event, Finding, Job, Pair, PairThreads, Review, Run, Settings, Thread, ThreadView } from "./openapi.ts";
 
 export type * from "./openapi.ts";
 
 export type Agent = AgentHealth;
 export type FindingState = Finding["state"];
 export type JobStatus = Job["status"];
+export type PairPart = keyof PairThreads;
+export type PairStatus = Pair["status"];
 export type Permissions = Settings["permissions"];
 export type RunEvent = Event;
 export type RunStatus = Run["status"];

@@ -1,8 +1,8 @@
 // The operations view: the long calls of this daemon, those that run and the newest that ended.
 
 import { useEffect } from "preact/hooks";
-import type { ExportedFile } from "../daemon/transfer.ts";
 import type { Operation } from "../daemon/operations.ts";
+import type { ExportOperation } from "../daemon/wire.ts";
 import { isOver, operations, refreshOperations, type Followed } from "../state/operations.ts";
 import { inBackground } from "../state/page.ts";
 import { useStore } from "../state/store.ts";
@@ -49,6 +49,8 @@ export function OperationsView() {
 
 const TONES: Record<Operation["status"], string> = { running: "plain", done: "good", failed: "bad", cancelled: "plain" };
 
+const isExport = (operation: Operation): operation is ExportOperation => operation.kind === "export";
+
 function Row({ followed, now }: { followed: Followed; now: number }) {
   const { operation } = followed;
   return (
@@ -65,7 +67,7 @@ function Row({ followed, now }: { followed: Followed; now: number }) {
       {(operation.status !== "done" || operation.file) && (
         <div class="job-more">
           <OperationProgress followed={followed}>
-            {operation.file && <Exported operation={operation as Operation<ExportedFile>} />}
+            {isExport(operation) && <Exported operation={operation} />}
           </OperationProgress>
         </div>
       )}

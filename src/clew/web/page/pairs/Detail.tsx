@@ -1,7 +1,7 @@
 // One pair: its task, its rounds as they happen, and what a person can do: stop, resume, rename and fork it.
 
 import { useState } from "preact/hooks";
-import type { Pair } from "../daemon/pairs.ts";
+import type { Pair } from "../daemon/wire.ts";
 import { page } from "../state/page.ts";
 import { openPair, pairs, pairTitle, renamePair, stopPair } from "../state/pairs.ts";
 import { go, hashOf } from "../state/routes.ts";

@@ -1,8 +1,7 @@
 // The form for a new pair.
 
 import { useEffect, useId, useState } from "preact/hooks";
-import type { NewPairRequest } from "../daemon/pairs.ts";
-import type { Permissions, Settings } from "../daemon/wire.ts";
+import type { NewPair as NewPairRequest, Permissions, Settings } from "../daemon/wire.ts";
 import { page } from "../state/page.ts";
 import { startPair } from "../state/pairs.ts";
 import { lastFolder } from "../state/storage.ts";

@@ -1,7 +1,7 @@
 // The list of pairs: task, status, rounds and cost of each.
 
 import { useEffect } from "preact/hooks";
-import type { PairStatus, PairSummary } from "../daemon/pairs.ts";
+import type { PairNote, PairStatus } from "../daemon/wire.ts";
 import { page } from "../state/page.ts";
 import { loadMorePairs, pairs, pairTitle, refreshPairs } from "../state/pairs.ts";
 import { hashOf } from "../state/routes.ts";
@@ -63,7 +63,7 @@ export function PairList() {
   );
 }
 
-const Row = ({ pair, now }: { pair: PairSummary; now: number }) => (
+const Row = ({ pair, now }: { pair: PairNote; now: number }) => (
   <li>
     <a class="job" href={hashOf({ at: "pair", pair: pair.id })} data-testid="pair-item" data-state={pair.status}>
       <PairChip status={pair.status} />

@@ -1,7 +1,7 @@
 // How a stopped pair continues: with a message to the instructor, and more rounds.
 
 import { useState } from "preact/hooks";
-import type { Pair } from "../daemon/pairs.ts";
+import type { Pair } from "../daemon/wire.ts";
 import { resumePair } from "../state/pairs.ts";
 import { Again } from "../ui/icons.tsx";
 

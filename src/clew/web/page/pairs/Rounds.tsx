@@ -1,7 +1,7 @@
 // The rounds of a pair: the instructor's order and the worker's report, and what the active run is doing.
 
 import { useState } from "preact/hooks";
-import type { Pair, PairRound } from "../daemon/pairs.ts";
+import type { Pair, PairRound } from "../daemon/wire.ts";
 import { forkPair } from "../state/pairs.ts";
 import type { PairProgress } from "../state/pairProgress.ts";
 import { isOpen } from "../state/progress.ts";

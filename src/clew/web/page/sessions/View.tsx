@@ -1,7 +1,8 @@
 // The sessions view: sessions of the agents' own programs on this machine, which can be adopted as threads.
 
 import { useEffect, useState } from "preact/hooks";
-import { branchingCalls, type Adoption, type AgentSession } from "../daemon/branching.ts";
+import { branchingCalls } from "../daemon/branching.ts";
+import type { Adoption, AgentSession } from "../daemon/wire.ts";
 import { openByName } from "../state/open.ts";
 import { isOver, useOperation } from "../state/operations.ts";
 import { page } from "../state/page.ts";

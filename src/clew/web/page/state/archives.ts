@@ -1,8 +1,8 @@
 // The archives of threads: the list, and what a person does with them.
 
 import { Problem } from "../daemon/http.ts";
-import { transferCalls, type ArchiveFile } from "../daemon/transfer.ts";
-import type { Thread } from "../daemon/wire.ts";
+import { transferCalls } from "../daemon/transfer.ts";
+import type { ArchiveFile, Thread } from "../daemon/wire.ts";
 import { attempt, notify, page } from "./page.ts";
 import { refresher } from "./refresher.ts";
 import { go } from "./routes.ts";

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Operation, OperationEvent } from "../daemon/operations.ts";
+import type { Operation } from "../daemon/operations.ts";
+import type { OperationEvent } from "../daemon/wire.ts";
 import { applyEvent, endOf, followed, isOver, lost } from "./operations.ts";
 
 const operation = (fields: Partial<Operation> = {}): Operation => ({

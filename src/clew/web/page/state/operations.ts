@@ -4,7 +4,8 @@
 import { useEffect, useState } from "preact/hooks";
 import { follow } from "../daemon/events.ts";
 import { Problem } from "../daemon/http.ts";
-import { operationCalls, type Operation, type OperationEvent } from "../daemon/operations.ts";
+import { operationCalls, type Operation } from "../daemon/operations.ts";
+import type { OperationEvent } from "../daemon/wire.ts";
 import { attempt, checkRefused, inBackground, notify } from "./page.ts";
 import { saveFile } from "./save.ts";
 import { Store, useStore } from "./store.ts";

@@ -1,6 +1,7 @@
 // What a running pair is doing at the moment, computed from its events by a pure function.
 
-import type { PairEvent, PairPart } from "../daemon/pairs.ts";
+import type { PairEvent } from "../daemon/pairs.ts";
+import type { PairPart } from "../daemon/wire.ts";
 import { applyEvents, NO_PROGRESS, type Progress } from "./progress.ts";
 
 export interface PairProgress {

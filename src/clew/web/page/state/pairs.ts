@@ -2,7 +2,8 @@
 
 import { follow } from "../daemon/events.ts";
 import { Problem } from "../daemon/http.ts";
-import { pairCalls, type NewPairRequest, type Pair, type PairEvent, type PairSummary, type ResumePairRequest } from "../daemon/pairs.ts";
+import { pairCalls, type PairEvent } from "../daemon/pairs.ts";
+import type { NewPair, Pair, PairNote, PairResume } from "../daemon/wire.ts";
 import { attempt, checkRefused, page } from "./page.ts";
 import { NO_PAIR_PROGRESS, withPairEvent, type PairProgress } from "./pairProgress.ts";
 import { refresher } from "./refresher.ts";
@@ -10,7 +11,7 @@ import { go } from "./routes.ts";
 import { Store } from "./store.ts";
 
 interface PairsState {
-  items: readonly PairSummary[]; // the last used first
+  items: readonly PairNote[]; // the last used first
   total: number;
   listed: boolean;
   open: Pair | null;
@@ -133,12 +134,12 @@ function received(event: PairEvent): boolean {
   return event.type === "pair";
 }
 
-export const isPairActive = ({ status }: PairSummary): boolean => status === "running";
+export const isPairActive = ({ status }: PairNote): boolean => status === "running";
 
 /** The first line of the task. */
-export const pairTitle = ({ task, name }: PairSummary): string => task.trim().split("\n")[0] || name;
+export const pairTitle = ({ task, name }: PairNote): string => task.trim().split("\n")[0] || name;
 
-export async function startPair(body: NewPairRequest): Promise<Pair | null> {
+export async function startPair(body: NewPair): Promise<Pair | null> {
   const made = await attempt(pairCalls.start(body), body.cwd);
   if (made) go({ at: "pair", pair: made.id });
   return made;
@@ -151,7 +152,7 @@ async function changed(work: Promise<Pair>): Promise<boolean> {
 }
 
 export const stopPair = (id: string): Promise<boolean> => changed(pairCalls.stop(id));
-export const resumePair = (id: string, body: ResumePairRequest): Promise<boolean> => changed(pairCalls.resume(id, body));
+export const resumePair = (id: string, body: PairResume): Promise<boolean> => changed(pairCalls.resume(id, body));
 export const renamePair = (id: string, name: string): Promise<boolean> => changed(pairCalls.rename(id, name));
 
 /** Makes another pair with the rounds up to that one, and shows it. */

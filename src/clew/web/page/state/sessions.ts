@@ -1,7 +1,8 @@
 // The agents' own sessions that the page knows: the last used ones.
 
-import { branchingCalls, type AgentSession } from "../daemon/branching.ts";
+import { branchingCalls } from "../daemon/branching.ts";
 import { Problem } from "../daemon/http.ts";
+import type { AgentSession } from "../daemon/wire.ts";
 import { refresher } from "./refresher.ts";
 import { Store } from "./store.ts";
 

@@ -1,7 +1,8 @@
 // The archives view: threads that were archived or deleted, and can be restored.
 
 import { useEffect } from "preact/hooks";
-import { transferCalls, type ArchiveFile, type RestoredArchive } from "../daemon/transfer.ts";
+import { transferCalls } from "../daemon/transfer.ts";
+import type { ArchiveFile, RestoredArchive } from "../daemon/wire.ts";
 import { archives, refreshArchives } from "../state/archives.ts";
 import { openThread } from "../state/open.ts";
 import { useOperation } from "../state/operations.ts";

@@ -1,7 +1,8 @@
 // The dialog that archives threads which were not used for long. What it would do is shown first.
 
 import { useState } from "preact/hooks";
-import { transferCalls, type Cleanup } from "../daemon/transfer.ts";
+import { transferCalls } from "../daemon/transfer.ts";
+import type { Cleanup } from "../daemon/wire.ts";
 import { refreshArchives } from "../state/archives.ts";
 import { useOperation } from "../state/operations.ts";
 import { closeDialog } from "../state/page.ts";

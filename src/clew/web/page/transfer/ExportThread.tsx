@@ -1,9 +1,8 @@
 // The dialog that exports a thread to a file, which the browser saves.
 
 import { useState } from "preact/hooks";
-import { transferCalls, type ExportedFile } from "../daemon/transfer.ts";
-import type { Operation } from "../daemon/operations.ts";
-import type { Thread } from "../daemon/wire.ts";
+import { transferCalls } from "../daemon/transfer.ts";
+import type { ExportedFile, ExportOperation, Thread } from "../daemon/wire.ts";
 import { download, useOperation } from "../state/operations.ts";
 import { closeDialog } from "../state/page.ts";
 import { bytes, plural } from "../text/format.ts";
@@ -87,7 +86,7 @@ export function ExportThread({ thread }: { thread: Thread }) {
   );
 }
 
-export function Exported({ operation }: { operation: Operation<ExportedFile> }) {
+export function Exported({ operation }: { operation: ExportOperation }) {
   const { file, result } = operation;
   if (!file || !result) return null;
   return (

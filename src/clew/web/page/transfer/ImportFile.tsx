@@ -1,7 +1,8 @@
 // The dialog that imports an exported thread from a file.
 
 import { useState } from "preact/hooks";
-import { transferCalls, type Import } from "../daemon/transfer.ts";
+import { transferCalls } from "../daemon/transfer.ts";
+import type { Import } from "../daemon/wire.ts";
 import { openThread } from "../state/open.ts";
 import { useOperation } from "../state/operations.ts";
 import { closeDialog, page } from "../state/page.ts";

@@ -1,7 +1,8 @@
 // The dialog that shows which threads are at a remote, and pulls some of them.
 
 import { useState } from "preact/hooks";
-import { transferCalls, type Pull, type RemoteThread, type RemoteThreads } from "../daemon/transfer.ts";
+import { transferCalls } from "../daemon/transfer.ts";
+import type { Pull, RemoteThread, RemoteThreads } from "../daemon/wire.ts";
 import { useOperation } from "../state/operations.ts";
 import { attempt, closeDialog, page } from "../state/page.ts";
 import { lastFolder } from "../state/storage.ts";

@@ -1,8 +1,8 @@
 // The dialog that pushes a thread to a remote.
 
 import { useState } from "preact/hooks";
-import { transferCalls, type Push } from "../daemon/transfer.ts";
-import type { Thread } from "../daemon/wire.ts";
+import { transferCalls } from "../daemon/transfer.ts";
+import type { Push, Thread } from "../daemon/wire.ts";
 import { useOperation } from "../state/operations.ts";
 import { closeDialog } from "../state/page.ts";
 import { OperationProgress } from "../ui/Progress.tsx";

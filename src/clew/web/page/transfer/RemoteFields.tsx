@@ -1,6 +1,7 @@
 // The fields of a form that choose a remote.
 
 import { useState } from "preact/hooks";
+import type { RemoteRequest } from "../daemon/wire.ts";
 import { lastRemote } from "../state/storage.ts";
 import { focusOnMount } from "../ui/focus.ts";
 import { PassphraseField } from "./PassphraseField.tsx";
@@ -16,7 +17,7 @@ export const useRemote = (): [Remote, (part: Partial<Remote>) => void] => {
 };
 
 /** The part of a request that names the remote. An empty address is that of the settings. */
-export function remoteBody({ url, passphrase }: Remote): Record<string, unknown> {
+export function remoteBody({ url, passphrase }: Remote): RemoteRequest {
   lastRemote.set(url.trim());
   return { ...(url.trim() ? { url: url.trim() } : {}), ...(passphrase ? { passphrase } : {}) };
 }

@@ -1,6 +1,6 @@
 // What became of each thread that was pushed or pulled.
 
-import type { FailedThread, PulledThread, PushedThread } from "../daemon/transfer.ts";
+import type { FailedThread, PulledThread, PushedThread } from "../daemon/wire.ts";
 import { openByName } from "../state/open.ts";
 import { bytes, plural } from "../text/format.ts";
 import { visible } from "../text/visible.ts";
@@ -44,7 +44,7 @@ function Details({ thread }: { thread: Transferred }) {
         <p>
           {visible(thread.error.message)} {thread.error.hint && visible(thread.error.hint)}
         </p>
-        <Secrets secrets={thread.error.secrets ?? []} />
+        {"secrets" in thread.error && <Secrets secrets={thread.error.secrets} />}
       </>
     );
   }

@@ -1,7 +1,8 @@
 // The progress of an operation: what it does, how far it is, a button to cancel it, and how it ended.
 
 import type { ComponentChildren } from "preact";
-import type { FoundSecret, Operation } from "../daemon/operations.ts";
+import type { Operation } from "../daemon/operations.ts";
+import type { FoundSecret } from "../daemon/wire.ts";
 import { cancelOperation, isOver, nameOf, type Followed } from "../state/operations.ts";
 import { plural } from "../text/format.ts";
 import { visible, visibleLine } from "../text/visible.ts";
