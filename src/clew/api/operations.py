@@ -16,6 +16,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from enum import StrEnum
 from functools import partial
@@ -30,6 +31,9 @@ from clew.system.cancellation import finish
 
 R = TypeVar("R")
 T = TypeVar("T")
+E = TypeVar("E", bound=ClewError)
+
+log = logging.getLogger("clew.api")
 
 MAX_RUNNING = 16
 MAX_KEPT = 100  # operations that ended
@@ -106,6 +110,7 @@ class Operation(Generic[R]):
         self._changed = asyncio.Event()
         self._cancel: Callable[[], None] | None = None
         self._begun = self._killed = False
+        self._unexpected: Exception | None = None  # a fault of ours
         self._task: asyncio.Task[None]
 
     @property
@@ -163,6 +168,8 @@ class Operation(Generic[R]):
 
     async def _ended(self) -> R:
         await asyncio.shield(self._task)
+        if self._unexpected is not None:
+            raise self._unexpected
         if self.error is not None:
             raise self.error
         return self.result  # type: ignore[return-value]  # without an error it has its result, which may be None
@@ -189,16 +196,15 @@ class Operation(Generic[R]):
         except asyncio.CancelledError:
             status, self.error = OperationStatus.CANCELLED, Cancelled("The operation was cancelled.")
         except Cancelled as error:
-            status, self.error = OperationStatus.CANCELLED, error
+            status, self.error = OperationStatus.CANCELLED, without_frames(error)
         except ClewError as error:
-            status, self.error = OperationStatus.FAILED, error
-        except BaseException:
-            status = OperationStatus.FAILED
+            status, self.error = OperationStatus.FAILED, without_frames(error)
+        except Exception as error:  # noqa: BLE001 - the operation ends, whatever failed; the caller gets the error
+            log.error("the operation %s failed unexpectedly: %s", self.kind, _place(error))
+            status, self._unexpected = OperationStatus.FAILED, error
             self.error = ClewError("The operation failed unexpectedly.", hint="The log has the details.")
-            raise
-        finally:
-            self.ended_at = self._clock()
-            self.note("ended", "" if self.error is None else self.error.message, status=status)
+        self.ended_at = self._clock()
+        self.note("ended", "" if self.error is None else self.error.message, status=status)
 
     def note(
         self,
@@ -285,6 +291,22 @@ class Operations:
                 return
             held_bytes -= len(each.file.content) if each.file is not None else 0
             del self._known[each.id]
+
+
+def without_frames(error: E) -> E:
+    """The error without what its traceback holds in memory: the frames have the whole content of a file, or a
+    passphrase, and an operation that ended is kept for a while."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
+
+
+def _place(error: Exception) -> str:
+    """The kind of the error and where it was raised, without its text, which may quote what a user said."""
+    place = ""
+    trace = error.__traceback__
+    while trace is not None:
+        place, trace = f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}", trace.tb_next
+    return type(error).__name__ + place
 
 
 def _failure(error: ClewError) -> wire.OperationFailure:

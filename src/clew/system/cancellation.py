@@ -13,12 +13,15 @@ async def finish(step: Awaitable[T]) -> T:
     """Carries out a step that must not stop halfway. If the task is cancelled meanwhile, the step is still finished,
     and its result is returned. `is_cancelled` then says that nothing else should be begun."""
     task = asyncio.ensure_future(step)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if task.cancelled():
-            raise
-        return await task
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:  # perhaps not the first one
+            if task.cancelled():
+                raise
+        except BaseException:  # noqa: BLE001 - the step's own error, which `result` raises
+            break
+    return task.result()
 
 
 def is_cancelled() -> bool:
