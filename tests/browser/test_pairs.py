@@ -91,6 +91,42 @@ def test_a_pair_is_renamed_and_forked_and_is_out_of_rounds(own_daemon: Daemon, v
     expect(page.get_by_test_id("report")).to_have_count(2)
 
 
+def test_a_pair_is_replayed_compared_and_merged(own_daemon: Daemon, visit: Visit) -> None:
+    Couple(own_daemon.stage, rounds=1)
+    page = visit(own_daemon, refused=True, bypass_csp=True).open(view="pairs")  # so that axe may run
+    start(page, own_daemon, "first")
+    status(page, "finished")
+    page.get_by_test_id("pair-menu").click()
+    page.get_by_test_id("menu-replay_pair").click()
+    dialog = page.get_by_test_id("replay-dialog")
+    dialog.get_by_label("Model of the instructor").fill(MODEL)
+    dialog.get_by_label("Model of the worker").fill(MODEL)
+    assert violations(page) == []
+    dialog.get_by_test_id("start-replay").click()
+    expect(dialog.get_by_test_id("replayed")).to_contain_text("finished")
+    replay = dialog.get_by_test_id("replayed").locator("strong").inner_text()
+    dialog.get_by_test_id("compare-replay").click()
+    view = page.get_by_test_id("compare-view")
+    expect(view.get_by_role("heading", name="Instructors")).to_be_visible()
+    expect(view.get_by_role("heading", name="Workers")).to_be_visible()
+    expect(view).to_contain_text("report-1")
+
+    page.get_by_test_id("pairs-open").click()
+    expect(page.get_by_test_id("pair-item")).to_have_count(2)
+    page.get_by_test_id("pair-item").last.click()
+    expect(page.get_by_test_id("pair-name-shown")).to_have_text("first")
+    page.get_by_test_id("pair-menu").click()
+    page.get_by_test_id("menu-merge_pairs").click()
+    dialog = page.get_by_test_id("merge-dialog")
+    dialog.get_by_test_id("other-pair").fill("no-such-pair")
+    dialog.get_by_test_id("start-merge").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("no-such-pair")
+    dialog.get_by_test_id("other-pair").fill(replay)
+    dialog.get_by_label("Name").fill("both")
+    dialog.get_by_test_id("start-merge").click()
+    expect(page.get_by_test_id("pair-name-shown")).to_have_text("both")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_in_pairs(own_daemon: Daemon, visit: Visit, scheme: str) -> None:
     couple = Couple(own_daemon.stage, rounds=2)

@@ -6,12 +6,15 @@ import { CompareWith } from "./branching/CompareDialog.tsx";
 import { MergeThreads } from "./branching/MergeThreads.tsx";
 import { ReplayThread } from "./branching/ReplayThread.tsx";
 import { Explain } from "./conversation/Explain.tsx";
-import type { HookSession, Thread } from "./daemon/wire.ts";
+import type { HookSession, Pair, Thread } from "./daemon/wire.ts";
 import { NewJob } from "./jobs/Form.tsx";
+import { ComparePair, MergePairs } from "./pairs/Branching.tsx";
 import { NewPair } from "./pairs/Form.tsx";
+import { ReplayPair } from "./pairs/Replay.tsx";
 import { NewReview } from "./reviews/Form.tsx";
 import { changeThread, deleteThread, resetHook } from "./state/actions.ts";
-import { closeDialog, page, type PageDialog, type ThreadDialog } from "./state/page.ts";
+import { closeDialog, page, type PageDialog, type PairDialog, type ThreadDialog } from "./state/page.ts";
+import { pairs } from "./state/pairs.ts";
 import { useStore } from "./state/store.ts";
 import { daemon } from "./state/sync.ts";
 import { plural, slug } from "./text/format.ts";
@@ -58,10 +61,17 @@ const THREAD_DIALOGS: Record<ThreadDialog, Content<{ thread: Thread }>> = {
   archive: { title: "Archive this thread?", testid: "archive-dialog", Body: ArchiveThread },
 };
 
+const PAIR_DIALOGS: Record<PairDialog, Content<{ pair: Pair }>> = {
+  replay_pair: { title: "Replay this pair", testid: "replay-dialog", Body: ReplayPair },
+  compare_pair: { title: "Compare this pair", testid: "compare-dialog", Body: ComparePair },
+  merge_pairs: { title: "Merge this pair", testid: "merge-dialog", Body: MergePairs },
+};
+
 export function Dialogs() {
   const dialog = useStore(page, (now) => now.dialog);
   const threads = useStore(daemon, (now) => now.threads);
   const conversation = useStore(daemon, (now) => now.conversation?.thread ?? null);
+  const pair = useStore(pairs, (now) => now.open);
   if (!dialog) return null;
   if (dialog.is === "reset") {
     return (
@@ -74,6 +84,15 @@ export function Dialogs() {
     return (
       <Modal title="What the next prompt would do" testid="explain-dialog">
         <Explain thread={dialog.thread} ask={dialog.ask} />
+      </Modal>
+    );
+  }
+  if ("pair" in dialog) {
+    if (pair?.id !== dialog.pair) return null;
+    const { title, testid, Body } = PAIR_DIALOGS[dialog.is];
+    return (
+      <Modal key={dialog.is} title={title} testid={testid}>
+        <Body pair={pair} />
       </Modal>
     );
   }

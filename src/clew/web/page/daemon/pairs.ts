@@ -1,7 +1,18 @@
 // Pairs: the calls, and the events of a pair, which the OpenAPI document does not describe.
 
 import { call, part, query } from "./http.ts";
-import type { NewPair, Pair, PairFork, PairList, PairPart, PairRename, PairResume, ResumedPair } from "./wire.ts";
+import type {
+  NewPair,
+  Pair,
+  PairFork,
+  PairList,
+  PairPart,
+  PairRename,
+  PairReplayOperation,
+  PairReplayRequest,
+  PairResume,
+  ResumedPair,
+} from "./wire.ts";
 
 /** What is said about a pair while it runs. `heard` passes on an event of a run. */
 export type PairEvent =
@@ -21,5 +32,6 @@ export const pairCalls = {
   stop: (id: string) => call<Pair>("POST", `${pair(id)}/stop`),
   resume: (id: string, body: PairResume) => call<ResumedPair>("POST", `${pair(id)}/resume`, body),
   rename: (id: string, name: string) => call<Pair>("POST", `${pair(id)}/rename`, { name } satisfies PairRename),
+  replay: (id: string, body: PairReplayRequest) => call<PairReplayOperation>("POST", `${pair(id)}/replay`, body),
   fork: (id: string, round: number) => call<Pair>("POST", `${pair(id)}/fork`, { round } satisfies PairFork),
 };

@@ -1,8 +1,9 @@
-// One pair: its task, its rounds as they happen, and what a person can do: stop, resume, rename and fork it.
+// One pair: its task, its rounds as they happen, and what a person can do: stop, resume,
+// rename, fork, replay, compare and merge it.
 
 import { useState } from "preact/hooks";
 import type { Pair } from "../daemon/wire.ts";
-import { page } from "../state/page.ts";
+import { page, type PairDialog } from "../state/page.ts";
 import { openPair, pairs, pairTitle, renamePair, stopPair } from "../state/pairs.ts";
 import { go, hashOf } from "../state/routes.ts";
 import { useStore } from "../state/store.ts";
@@ -10,8 +11,9 @@ import { dateTime, dollars, plural, shortPath, slug } from "../text/format.ts";
 import { visible } from "../text/visible.ts";
 import { BackToList } from "../ui/BackToList.tsx";
 import { focusOnMount } from "../ui/focus.ts";
-import { Back, Caret, Pencil, Stop, Warning } from "../ui/icons.tsx";
+import { Back, Caret, More, Pencil, Stop, Warning } from "../ui/icons.tsx";
 import { LoadError } from "../ui/LoadError.tsx";
+import { Menu } from "../ui/Menu.tsx";
 import { PairChip } from "./List.tsx";
 import { ResumePair } from "./Resume.tsx";
 import { CurrentRun, Round } from "./Rounds.tsx";
@@ -71,6 +73,12 @@ function LoadedPair({ pair }: { pair: Pair }) {
   );
 }
 
+const ACTIONS: { is: PairDialog; label: string }[] = [
+  { is: "replay_pair", label: "Replay…" },
+  { is: "compare_pair", label: "Compare…" },
+  { is: "merge_pairs", label: "Merge…" },
+];
+
 function Header({ pair }: { pair: Pair }) {
   const home = useStore(page, (now) => now.settings?.home);
   const [isRenaming, setIsRenaming] = useState(false);
@@ -121,6 +129,19 @@ function Header({ pair }: { pair: Pair }) {
           <button class="danger" type="button" data-testid="stop-pair" disabled={isStopping} onClick={() => void stop()}>
             <Stop size={13} /> {isStopping ? "Stopping…" : "Stop"}
           </button>
+        )}
+        {!isRenaming && (
+          <Menu
+            label="More actions"
+            testid="pair-menu"
+            items={ACTIONS.map(({ is, label }) => ({
+              label,
+              testid: `menu-${is}`,
+              act: () => page.patch({ dialog: { is, pair: pair.id } }),
+            }))}
+          >
+            <More />
+          </Menu>
         )}
       </div>
     </header>

@@ -170,7 +170,7 @@ interface ModelFieldProps {
   change: (model: string) => void;
 }
 
-function ModelField({ label, models, value, change }: ModelFieldProps) {
+export function ModelField({ label, models, value, change }: ModelFieldProps) {
   const id = useId();
   return (
     <label class="field">

@@ -17,12 +17,16 @@ export type ThreadDialog =
   | "push"
   | "archive";
 
+/** A dialog about the open pair. */
+export type PairDialog = "replay_pair" | "compare_pair" | "merge_pairs";
+
 /** A dialog that needs nothing to be open. */
 export type PageDialog = "new" | "job" | "review" | "pair" | "import" | "pull" | "clean" | "help";
 
 type Dialog =
   | { is: PageDialog }
   | { is: ThreadDialog; thread: string }
+  | { is: PairDialog; pair: string }
   | { is: "explain"; thread: string; ask: Record<string, unknown> } // the body of the request that would ask
   | { is: "reset"; session: HookSession }
   | null;
