@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,66 @@ async def test_a_cancel_stops_the_work_and_a_last_step_is_finished(tmp_path: Pat
         assert operation.cancel()
         assert await operation == 3
         assert (operation.status, finished) == (OperationStatus.DONE, ["written"])
+
+
+async def test_a_second_cancel_and_the_end_of_the_client_do_not_break_a_last_step(tmp_path: Path) -> None:
+    begun, go, written = asyncio.Event(), asyncio.Event(), list[str]()
+
+    async def write() -> int:
+        begun.set()
+        await go.wait()
+        written.append("all of it")
+        return 3
+
+    async def work(operation: Operation[int], report: Report) -> int:
+        return await operation.finish(write())
+
+    async with clew.open(tmp_path) as client:
+        operation = client.operations.start("commit", work, Count)
+        await begun.wait()
+        for _ in range(3):
+            assert operation.cancel()
+            await asyncio.sleep(0)
+        operation.kill()
+        asyncio.get_running_loop().call_soon(go.set)
+    assert (operation.status, operation.result, written) == (OperationStatus.DONE, 3, ["all of it"])
+
+
+async def test_a_failed_operation_keeps_nothing_of_its_content(tmp_path: Path) -> None:
+    class Content:
+        """Stands for a large upload."""
+
+    async def work(operation: Operation[int], report: Report) -> int:
+        content = Content()
+        seen.append(weakref.ref(content))
+        try:
+            raise ValueError(content)
+        except ValueError as error:
+            raise UsageError("That is wrong.") from error
+
+    seen: list[weakref.ref[Content]] = []
+    async with clew.open(tmp_path) as client:
+        operation = client.operations.start("count", work, Count)
+        with pytest.raises(UsageError):
+            await operation
+        del operation
+        gc.collect()
+        assert seen[0]() is None
+
+
+async def test_an_unexpected_error_ends_the_operation_reaches_its_caller_and_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work(operation: Operation[int], report: Report) -> int:
+        raise OSError("a secret text")
+
+    async with clew.open(tmp_path) as client:
+        operation = client.operations.start("count", work, Count)
+        with pytest.raises(OSError, match="a secret text"):
+            await operation
+        assert operation.status is OperationStatus.FAILED
+    assert "count failed unexpectedly: OSError at " in caplog.text
+    assert "a secret text" not in caplog.text
 
 
 async def test_closing_the_client_cancels_what_runs(tmp_path: Path) -> None:

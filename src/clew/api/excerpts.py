@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MARK_CHARS = 16
 MAX_CHARS = 40_000  # of all turns in one result; about 10,000 tokens
 TURN_CHARS = 16_000  # of one turn
+MODEL_CHARS = 100
 COMPARED_CHARS = 4_000  # of one turn in a comparison
 SAME_CHARS = 200  # of a turn that is the same in both threads
 FILES_CHARS = 20_000  # of all diffs in one comparison
@@ -79,6 +80,7 @@ async def search(
             hit,
             thread=hit.thread.name,
             kind=hit.thread.kind,
+            model=_model(hit.model),
             turn=hit.turn_id,
             text=fence.around(hit.snippet.text, COMPARED_CHARS),
         )
@@ -122,17 +124,25 @@ async def read(
             break
         left -= length
         text = fence.around(turn.text, TURN_CHARS)
-        items.insert(0, wire.ReadTurn.of(turn, position=each.position, chars=len(turn.text), text=text))
+        items.insert(
+            0, wire.ReadTurn.of(turn, model=_model(turn.model), position=each.position, chars=len(turn.text), text=text)
+        )
     record = view.summary.thread
     return wire.ReadThread.of(
         record,
         note=fence.note,
+        model=_model(record.model),
         thread=record.name,
         turns=view.summary.turns,
         items=items,
         more=view.more or len(items) < len(view.turns),
         before=items[0].position if items else None,
     )
+
+
+def _model(name: str | None) -> str | None:
+    """The model's name, unless it could be read as a sentence: an imported thread can hold any text there."""
+    return name if name is not None and len(name) <= MODEL_CHARS and not any(map(str.isspace, name)) else None
 
 
 async def fork(client: Client, thread_id: str, *, at_round: int | None = None) -> wire.NewFork:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from clew.api.client import Client
-from clew.api.operations import NO_REPORT, Operation, Report
+from clew.api.operations import NO_REPORT, Operation, Report, without_frames
 from clew.api.wire import transfer as wire
 from clew.api.wire.operations import Failure, OperationFailure
 from clew.core.record import Record
@@ -350,4 +350,4 @@ async def _tried(each: Awaitable[T], *, alone: bool) -> T | ClewError:
     except ClewError as error:
         if alone:
             raise
-        return error
+        return without_frames(error)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from clew.api.operations import Operation, Report
+from clew.api.operations import Operation, Report, without_frames
 from clew.api.wire import sessions as wire
 from clew.api.wire.operations import Failure
 from clew.core.record import Record
@@ -105,7 +105,7 @@ async def choose(
         try:
             named.append(await find(client, session_id, agent=selection.agent, allowed=allowed))
         except NotFound as error:
-            failed.append(error)
+            failed.append(without_frames(error))
     return ChosenSessions(tuple(named), tuple(failed))
 
 
@@ -134,7 +134,7 @@ def adopt(client: Client, chosen: ChosenSessions, *, dry_run: bool = False) -> O
                     known.adopt(session, permissions=permissions, trust=trust, dry_run=dry_run)
                 )
             except Busy as error:
-                failed.append(error)
+                failed.append(without_frames(error))
                 report.warning(error.message, session=session.id)
                 continue
             done.append(adopted)

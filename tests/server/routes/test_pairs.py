@@ -169,7 +169,11 @@ async def test_nothing_runs_outside_of_the_roots(scripted: Stage) -> None:
             await daemon.http.post("/api/pairs", json={"task": TASK, "cwd": outside}),
             await daemon.http.post("/api/pairs/p/resume", json={"message": "Go on."}),
             await daemon.http.post("/api/pairs/p/resume", json={"message": "Go on.", "cwd": outside}),
+            await daemon.http.post("/api/pairs/p/resume", json={"message": "Go on.", "cwd": str(inside)}),
             await daemon.http.post("/api/pairs/p/replay", json={"with_model": MODEL}),
+            await daemon.http.post("/api/pairs/p/replay", json={"with_model": MODEL, "cwd": str(inside)}),
+            await daemon.http.post("/api/pairs/p/rename", json={"name": "q"}),
+            await daemon.http.post("/api/pairs/p/fork", json={}),
             await daemon.http.post("/api/pairs/clean", json={"cwd": outside, "older_than_s": 0}),
             await daemon.http.get(f"/api/pairs?cwd={outside}"),
         ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query
@@ -86,9 +86,7 @@ async def stop(name: PairName, client: TheClient) -> Response:
 async def resume(name: PairName, body: requests.PairResume, shared: TheShared) -> Response:
     """Continues the pair where it stopped. 409 while a process runs it."""
     client = shared.client
-    state = await pairs.show(client, name)
-    if body.cwd is None:
-        shared.roots.check(state.pair.cwd)
+    state = await _ready_pair(shared, name)
     given = body.model_dump(exclude_none=True, exclude={"message", "cwd", "fork_at_round"})
     options = pairs.PairOptions(
         text=body.message or "", cwd=None if body.cwd is None else shared.roots.resolved(body.cwd), **given
@@ -102,11 +100,11 @@ async def resume(name: PairName, body: requests.PairResume, shared: TheShared) -
 
 
 @router.post("/{pair}/rename", response_model=wire.Pair, responses=fails(404, 409))
-async def rename(name: PairName, body: requests.PairRename, client: TheClient) -> Response:
+async def rename(name: PairName, body: requests.PairRename, shared: TheShared) -> Response:
     """Renames the pair, its two threads and its state file. 409 while it runs, or when the name is taken."""
-    pair_id = (await pairs.show(client, name)).pair.id
-    await pairs.rename(client, pair_id, body.name)
-    return await _pair(client, pair_id)
+    pair_id = (await _ready_pair(shared, name)).pair.id
+    await pairs.rename(shared.client, pair_id, body.name)
+    return await _pair(shared.client, pair_id)
 
 
 @router.post(
@@ -115,11 +113,13 @@ async def rename(name: PairName, body: requests.PairRename, client: TheClient) -
     response_model=wire.Pair,
     responses={**fails(404, 409), **located(201, "new pair")},
 )
-async def fork(name: PairName, body: requests.PairFork, client: TheClient) -> Response:
+async def fork(name: PairName, body: requests.PairFork, shared: TheShared) -> Response:
     """Creates a pair with everything up to a round; the old one stays unchanged. The new one runs when it is
     resumed."""
-    made = await pairs.fork(client, name, body.name, at_round=body.round)
-    state = await pairs.show(client, made.pair or name)
+    client = shared.client
+    old = (await _ready_pair(shared, name)).pair
+    made = await pairs.fork(client, old.id, body.name, at_round=body.round)
+    state = await pairs.show(client, made.pair or old.id)
     return await _pair(client, state.pair.id, 201, {"Location": f"/api/pairs/{state.pair.id}"})
 
 
@@ -137,9 +137,7 @@ async def replay(name: PairName, body: requests.PairReplayRequest, shared: TheSh
     models = (body.with_model, body.with_instructor_model, body.with_worker_model, body.with_agent)
     if not any(models):
         raise UsageError("No model and no agent was given.", hint="Give with_model, with_agent, or a part's model.")
-    old = (await pairs.show(shared.client, name)).pair
-    if body.cwd is None:
-        shared.roots.check(old.cwd)
+    old = (await _ready_pair(shared, name)).pair
     options = pairs.PairReplayOptions(
         model=body.with_model,
         instructor_model=body.with_instructor_model,
@@ -150,18 +148,15 @@ async def replay(name: PairName, body: requests.PairReplayRequest, shared: TheSh
         permissions=None if body.permissions is None else Permissions(body.permissions),
         name=body.name,
     )
-    if body.name is not None and body.cwd is None:
+    if body.name is not None:
         await _check_continued(shared, body.name)
     return started(await pairs.start_replay(shared.client, old.id, options))
 
 
 async def _check_continued(shared: SharedState, name: str) -> None:
     """A replay that is continued runs in the directory that its pair has."""
-    try:
-        found = await pairs.show(shared.client, name)
-    except NotFound:
-        return
-    shared.roots.check(found.pair.cwd)
+    with suppress(NotFound):
+        await _ready_pair(shared, name)
 
 
 @router.post("/clean", response_model=wire.CleanedPairs, responses=fails(404))
@@ -202,6 +197,15 @@ async def _sse(client: Client, pair_id: str, after: pairs.PairCursor) -> AsyncGe
         async for each in followed:
             body = pairs.followed_json(each)
             yield (f"id: {each.cursor}\nevent: {body['type']}\ndata: {json_text(body)}\n\n".encode(),)
+
+
+async def _ready_pair(shared: SharedState, name: str) -> pairs.PairState:
+    """The pair. Raises NotFound, and RequestRefused if it, or one of its threads, is outside of the roots."""
+    state = await pairs.show(shared.client, name)
+    shared.roots.check(state.pair.cwd)
+    for thread_id in (state.pair.instructor_thread_id, state.pair.worker_thread_id):
+        await shared.ready_thread(thread_id)
+    return state
 
 
 async def _pair(client: Client, name: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
