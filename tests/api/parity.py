@@ -37,7 +37,9 @@ TABLE: dict[str, Row] = {
     "threads pull": Row(("clew.api.remotes.pull",), ("POST /api/remotes/pull",)),
     "threads push": Row(("clew.api.remotes.push",), ("POST /api/remotes/push",)),
     "threads rename": Row(("clew.api.thread.Thread.change",), ("PATCH /api/threads/{thread}",)),
-    "threads replay": Row(("clew.api.branching.replay",), ("POST /api/threads/{thread}/replay",)),
+    "threads replay": Row(
+        ("clew.api.branching.replay",), ("POST /api/threads/{thread}/replay", "POST /api/pairs/{pair}/replay")
+    ),
     "threads restore": Row(("clew.api.archives.restore",), ("POST /api/archives/{archive}/restore",)),
     "threads retry": Row(("clew.api.thread.Thread.retry",), ("POST /api/threads/{thread}/retry",)),
     "threads search": Row(("client.views.search",), ("GET /api/search",), "search_threads"),
@@ -54,9 +56,12 @@ TABLE: dict[str, Row] = {
     "runs send": Row(("client.send_queued",), ("POST /api/runs/{run}/send",)),
     "runs show": Row(("client.run",), ("GET /api/runs/{run}", "GET /api/runs/{run}/steps")),
     "runs watch": Row(("client.views.follow",), ("GET /api/runs/{run}/events",)),
-    "review export": Row(("clew.api.reviews.markdown",), ("GET /api/reviews/{review}/export",)),
+    "review export": Row(
+        ("clew.api.reviews.markdown", "clew.api.reviews.review_shape", "clew.api.reviews.sarif"),
+        ("GET /api/reviews/{review}/export",),
+    ),
     "review follow": Row(("client.reviews.follow",), ("POST /api/reviews/{review}/rounds",), "follow_up_review"),
-    "review import": Row(("clew.api.reviews.import_file",), ("POST /api/reviews/import",)),
+    "review import": Row(("clew.api.reviews.import_file",), ("POST /api/imports/reviews",)),
     "review list": Row(("client.reviews.list",), ("GET /api/reviews",), "list_reviews"),
     "review show": Row(("client.reviews.find",), ("GET /api/reviews/{review}",), "get_review"),
     "review start": Row(("clew.api.reviews.start",), ("POST /api/reviews",), "start_review"),
@@ -71,6 +76,7 @@ TABLE: dict[str, Row] = {
             "POST /api/pairs/{pair}/resume",
             "POST /api/pairs/{pair}/rename",
             "POST /api/pairs/{pair}/fork",
+            "DELETE /api/pairs",
         ),
     ),
     "jobs cancel": Row(("client.jobs.cancel",), ("POST /api/jobs/{job}/cancel",)),

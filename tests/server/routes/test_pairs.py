@@ -27,7 +27,7 @@ CALLS: list[tuple[str, str, Any]] = [
     ("POST", "/api/pairs/p/rename", {"name": "q"}),
     ("POST", "/api/pairs/p/fork", {}),
     ("POST", "/api/pairs/p/replay", {"with_model": MODEL}),
-    ("POST", "/api/pairs/clean", {"cwd": "/", "older_than_s": 0}),
+    ("DELETE", "/api/pairs?cwd=/&older_than_s=0", None),
 ]
 
 
@@ -114,10 +114,10 @@ async def test_a_pair_is_renamed_forked_replayed_merged_and_cleaned(daemon: Loca
     assert (merged["name"], merged["common_rounds"] + sum(merged["own_rounds"]) > 1) == ("both", True)
     refused = await daemon.http.post("/api/threads/q/replay", json={"with_model": MODEL})
     assert (refused.status_code, "/api/pairs/" in refused.json()["hint"]) == (422, True)
-    body = {"cwd": str(daemon.stage.work), "older_than_s": 0}
-    planned = await daemon.post("/api/pairs/clean", {**body, "dry_run": True}, 200)
+    old = f"/api/pairs?cwd={daemon.stage.work}&older_than_s=0"
+    planned = (await daemon.http.delete(f"{old}&dry_run=true")).json()
     assert {each["archive"] for each in planned["items"]} == {None}
-    cleaned = await daemon.post("/api/pairs/clean", body, 200)
+    cleaned = (await daemon.http.delete(old)).json()
     assert {each["name"] for each in cleaned["items"]} == {"q", "r", "s", "both"}
     assert (await daemon.get("/api/pairs"))["items"] == []
 
@@ -174,7 +174,7 @@ async def test_nothing_runs_outside_of_the_roots(scripted: Stage) -> None:
             await daemon.http.post("/api/pairs/p/replay", json={"with_model": MODEL, "cwd": str(inside)}),
             await daemon.http.post("/api/pairs/p/rename", json={"name": "q"}),
             await daemon.http.post("/api/pairs/p/fork", json={}),
-            await daemon.http.post("/api/pairs/clean", json={"cwd": outside, "older_than_s": 0}),
+            await daemon.http.delete(f"/api/pairs?cwd={outside}&older_than_s=0"),
             await daemon.http.get(f"/api/pairs?cwd={outside}"),
         ]
         assert [response.status_code for response in refused] == [403] * len(refused)

@@ -385,16 +385,16 @@ async def test_file_names_that_are_not_text_are_escaped_in_json(daemon: LocalDae
 async def test_a_review_of_another_tool_is_imported_whole_or_not_at_all(daemon: LocalDaemon, repo: Path) -> None:
     files = {name: content.decode() for name, content in old_sessions.session_files().items()}
     body = {"cwd": str(repo), "files": files}
-    made = await daemon.post("/api/reviews/import", body, 201)
+    made = await daemon.post("/api/imports/reviews", body, 201)
     shown = await daemon.get(f"/api/reviews/{made['id']}")
     assert (shown["id"], len(shown["rounds"]), len(shown["findings"])) == (
         old_sessions.ID,
         made["rounds"],
         made["findings"],
     )
-    assert (await daemon.http.post("/api/reviews/import", json=body)).status_code == 409
+    assert (await daemon.http.post("/api/imports/reviews", json=body)).status_code == 409
     for wrong in ({"x.json": "{}"}, {"x.json": "not JSON"}, {}):
-        assert (await daemon.http.post("/api/reviews/import", json={**body, "files": wrong})).status_code == 422
+        assert (await daemon.http.post("/api/imports/reviews", json={**body, "files": wrong})).status_code == 422
     assert (await daemon.get("/api/reviews"))["total"] == 1
-    refused = await daemon.http.post("/api/reviews/import", json=body, headers={"Authorization": ""})
+    refused = await daemon.http.post("/api/imports/reviews", json=body, headers={"Authorization": ""})
     assert refused.status_code == 401

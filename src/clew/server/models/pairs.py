@@ -52,12 +52,6 @@ class PairFork(RequestModel):
     name: Name | None = None
 
 
-class PairClean(RequestModel):
-    cwd: Cwd = Field(description="Only pairs of this directory")
-    older_than_s: float = Field(ge=0, le=1e10, allow_inf_nan=False, description="Not used for this time")
-    dry_run: bool | None = Field(None, description="Only report what would be removed")
-
-
 class PairReplayRequest(RequestModel):
     with_model: Model | None = Field(None, description="The model of both parts")
     with_instructor_model: Model | None = None

@@ -159,11 +159,17 @@ async def _check_continued(shared: SharedState, name: str) -> None:
         await _ready_pair(shared, name)
 
 
-@router.post("/clean", response_model=wire.CleanedPairs, responses=fails(404))
-async def clean(body: requests.PairClean, shared: TheShared) -> Response:
+@router.delete("", response_model=wire.CleanedPairs, responses=fails(404, body=False), summary="Remove old pairs")
+async def clean(
+    shared: TheShared,
+    cwd: Annotated[str, Query(min_length=1, max_length=4_096, description="Only pairs of this directory")],
+    older_than_s: Annotated[
+        float, Query(ge=0, le=1e10, allow_inf_nan=False, description="Only pairs that were not used for this time")
+    ],
+    dry_run: Annotated[bool, Query(description="Only report what would be removed")] = False,
+) -> Response:
     """Removes pairs that were not used for some time; both threads of each are archived first."""
-    cwd = shared.roots.resolved(body.cwd)
-    done = await pairs.clean(shared.client, cwd, body.older_than_s, dry_run=bool(body.dry_run))
+    done = await pairs.clean(shared.client, shared.roots.resolved(cwd), older_than_s, dry_run=dry_run)
     return json_response(wire.CleanedPairs(items=[pairs.cleaned_shape(each) for each in done]).to_json())
 
 

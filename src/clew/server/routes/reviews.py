@@ -17,7 +17,7 @@ from clew.errors import AgentFailed, NotFound, TimedOut, UsageError
 from clew.server.access import SharedState, TheClient, TheShared
 from clew.server.models.json_body import json_bytes, json_response
 from clew.server.models.openapi import TEXT, fails, located, returns
-from clew.server.models.reviews import NewRound, ReviewImport, ReviewSpec
+from clew.server.models.reviews import NewRound, ReviewSpec
 from clew.server.security.body_limits import takes_long_text
 
 router = APIRouter(prefix="/api/reviews", tags=["reviews"])
@@ -82,22 +82,6 @@ async def list_(
     found = await client.reviews.list(top=top, limit=limit, offset=offset)
     items = [reviews.review_note(state) for state in found]
     return json_response(wire.ReviewPage(items, await client.reviews.count(top=top), version).to_json())
-
-
-@router.post(
-    "/import",
-    status_code=201,
-    response_model=wire.ImportedReview,
-    responses={**fails(409), **located(201, "review")},
-    summary="Import a review of another tool",
-)
-@takes_long_text
-async def import_(given: ReviewImport, shared: TheShared) -> Response:
-    """Stores all of it or nothing. 422 if nothing of the files was understood, 409 if there is a review of that id."""
-    files = {name: text.encode() for name, text in given.files.items()}
-    made = await reviews.import_file(shared.client, files, shared.roots.resolved(given.cwd))
-    shape = reviews.imported_review(made)
-    return json_response(shape.to_json(), 201, {"Location": f"/api/reviews/{shape.id}"})
 
 
 @router.get("/{review}", response_model=wire.Review, responses=fails(404, body=False))

@@ -1294,14 +1294,6 @@ export interface components {
             updated_at: string;
             rounds: components["schemas"]["PairRound"][];
         };
-        PairClean: {
-            /** @description Only pairs of this directory */
-            cwd: string;
-            /** @description Not used for this time */
-            older_than_s: number;
-            /** @description Only report what would be removed */
-            dry_run?: boolean | null;
-        };
         /** @description Two pairs, compared part by part. */
         PairComparison: {
             same: boolean;
@@ -2615,7 +2607,6 @@ export type OperationList = components['schemas']['OperationList'];
 export type Order = components['schemas']['Order'];
 export type Origin = components['schemas']['Origin'];
 export type Pair = components['schemas']['Pair'];
-export type PairClean = components['schemas']['PairClean'];
 export type PairComparison = components['schemas']['PairComparison'];
 export type PairFork = components['schemas']['PairFork'];
 export type PairList = components['schemas']['PairList'];
