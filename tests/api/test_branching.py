@@ -176,3 +176,19 @@ async def test_closing_the_client_stops_a_replay_gracefully(scripted: Stage) -> 
     async with scripted.open() as client:
         [_, answer] = await (await client.find("n")).turns()
         assert (answer.partial, answer.text) == (True, "half an ans")
+
+
+async def test_a_second_replay_in_the_same_thread_is_refused(scripted: Stage) -> None:
+    differs(scripted)
+    options = ReplayOptions(model=OPUS, name="n")
+    async with scripted.open() as client:
+        await talk(client, scripted, "t", "one", "two")
+        first, second = [await branching.prepare_replay(client, "t", options) for _ in range(2)]
+        operation = branching.start_replay(client, first)
+        with pytest.raises(Busy, match="Another replay asks in n"):
+            branching.start_replay(client, second)
+        await operation
+        assert [turn.text for turn in await (await client.find("n")).turns()] == [
+            *("one", f"{OPUS} on one", "two", f"{OPUS} on two"),
+        ]
+        assert (await branching.replay(client, "t", options)).is_running, "it has ended, so it can be called again"

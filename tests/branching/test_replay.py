@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -139,6 +140,24 @@ async def test_clews_own_prompt_to_continue_is_not_asked_again(scripted: Stage) 
         runs = (await client.runs(thread=await client.find("t")))[::-1]
         assert first.before.usage == runs[0].usage + runs[1].usage
         again = await replay(client.engine, "t", ReplayOptions(model=OPUS, name="n"))
+        assert (again.asked_before, await carried(again)) == (2, [])
+
+
+@pytest.mark.parametrize("trouble", [None, Fail(401, "authentication_error", "invalid x-api-key")])
+async def test_of_two_replays_in_one_thread_only_one_asks(scripted: Stage, trouble: Reply | None) -> None:
+    differs = Differs(scripted.api, trouble)
+    options = ReplayOptions(model=OPUS, name="n")
+    async with scripted.open() as client:
+        await thread_of(client, scripted, "one", "two")
+        if trouble is not None:
+            await carried(await replay(client.engine, "t", options))
+            differs.asked.clear()
+        lives = [await replay(client.engine, "t", options) for _ in range(3)]
+        await asyncio.gather(*(carried(live) for live in lives[:2]))
+        await carried(lives[2])
+        assert [type(live.error) for live in lives].count(Conflict) == 2
+        assert differs.asked == (["one", "two"] if trouble is None else ["two"]), "nothing is asked twice"
+        again = await replay(client.engine, "t", options)
         assert (again.asked_before, await carried(again)) == (2, [])
 
 

@@ -24,7 +24,7 @@ from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.history import Turn
 from clew.core.record import Record
 from clew.core.thread import Thread
-from clew.errors import ClewError
+from clew.errors import Busy, ClewError
 from clew.hosts.branching import compare as comparing
 from clew.hosts.branching import merge as merging
 from clew.hosts.branching import replay as replaying
@@ -240,7 +240,11 @@ async def prepare_replay(client: Client, name: str, options: ReplayOptions) -> L
 
 
 def start_replay(client: Client, live: LiveReplay) -> Operation[Replayed]:
-    """Carries out a prepared replay. Each round's events have its number, the new thread and the id of its run."""
+    """Carries out a prepared replay. Each round's events have its number, the new thread and the id of its run.
+
+    Raises Busy when another replay asks in the new thread, or when too many operations run.
+    """
+    _check_no_other(client, live.thread)
 
     async def work(operation: Operation[Replayed], report: Report) -> Replayed:
         try:
@@ -256,8 +260,15 @@ def start_replay(client: Client, live: LiveReplay) -> Operation[Replayed]:
 
     names = (live.old.name, live.thread.name)
     operation = client.operations.start("replay", work, Replayed.to_shape, subjects=names)
+    operation.target = live.thread.id
     operation.stop_with(live.cancel)
     return operation
+
+
+def _check_no_other(client: Client, thread: Thread) -> None:
+    for each in client.operations.list():
+        if each.is_running and each.kind == "replay" and each.target == thread.id:
+            raise Busy(f"Another replay asks in {thread.name}.", hint="Wait for it, or cancel it.")
 
 
 async def _report_rounds(live: LiveReplay, report: Report) -> None:

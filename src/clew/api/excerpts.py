@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -162,7 +163,7 @@ async def compared(client: Client, a: str, b: str) -> wire.ComparisonExcerpt:
     """Compares two threads, or two pairs part by part. Raises NotFound and UsageError."""
     found = await compare(client.engine, a, b)
     fence = _Fence(client)
-    parts = [_part(fence, each) for each in found]
+    parts = [await asyncio.to_thread(_part, fence, each) for each in found]  # diffs take long
     return wire.ComparisonExcerpt(note=fence.note, same=all(each.is_same for each in found), parts=parts)
 
 

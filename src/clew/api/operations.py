@@ -97,6 +97,7 @@ class Operation(Generic[R]):
         self.id = id_
         self.kind = kind  # export, import, push, pull, replay, …
         self.subjects = subjects  # names or ids of what it works on
+        self.target: str | None = None  # the id of the thread that it writes to, where only one may
         self.status = OperationStatus.RUNNING
         self.error: ClewError | None = None  # why it failed
         self.result: R | None = None  # once it is done; or what was done before it failed (`keep`)

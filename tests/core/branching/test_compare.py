@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from calls import count_calls
 from clew.core.branching.compare import DiffKind, align, asked_by_user, in_common, rounds, words
-from clew.core.branching.edits import EditKind, FileDiffKind, FileEdit, compare_files, diff_lines
+from clew.core.branching.edits import MAX_DIFF_LINES, EditKind, FileDiffKind, FileEdit, compare_files, diff_lines
 from clew.core.continuation import CONTINUE, CONTINUE_PAIR
 from clew.core.history import Role, Turn
 from clew.core.ids import TurnId
@@ -192,6 +192,14 @@ def test_diff_of_files_is_between_their_ends_or_of_each_edit() -> None:
         *("--- f", "+++ A/f", "-one", "+1"),
         *("--- f", "+++ B/f", "-one", "+I"),
     ]
+
+
+def test_no_diff_is_made_of_texts_with_too_many_lines() -> None:
+    half = MAX_DIFF_LINES // 2
+    for lines, is_shown in ((half, True), (half + 1, False)):
+        [file] = compare_files([write("f", "a\n" * half)], [write("f", "b\n" * lines)])
+        assert file.step is FileDiffKind.CHANGED
+        assert bool(diff_lines(file, ("A", "B"))) is is_shown, lines
 
 
 def test_an_answer_after_clews_own_prompt_belongs_to_the_users_prompt_before_it() -> None:

@@ -10,6 +10,7 @@ from operator import is_
 from clew.core.record import Record
 
 MAX_DIFF_CHARS = 200_000  # both texts together; no diff is made of longer ones
+MAX_DIFF_LINES = 5_000  # likewise: the work grows with the square of the lines
 
 
 class EditKind(StrEnum):
@@ -108,4 +109,7 @@ def diff_lines(file: FileDiff, names: tuple[str, str], context: int = 3) -> list
 def _diff(old: str, new: str, old_name: str, new_name: str, context: int) -> list[str]:
     if len(old) + len(new) > MAX_DIFF_CHARS:
         return []
-    return list(unified_diff(old.splitlines(), new.splitlines(), old_name, new_name, n=context, lineterm=""))
+    a, b = old.splitlines(), new.splitlines()
+    if len(a) + len(b) > MAX_DIFF_LINES:
+        return []
+    return list(unified_diff(a, b, old_name, new_name, n=context, lineterm=""))

@@ -16,6 +16,7 @@ from clew.core.ids import ThreadId, TurnId
 from clew.core.record import Record
 from clew.core.runs.events import Event
 from clew.core.runs.options import Person, TurnOptions
+from clew.core.runs.run import Run
 from clew.core.thread import Origin, OriginKind, Permissions, SourceThread, Thread, name_from
 from clew.engine.engine import Engine
 from clew.engine.request import TurnRequest, check_argument
@@ -24,6 +25,7 @@ from clew.errors import (
     AgentError,
     AuthFailed,
     BillingFailed,
+    Busy,
     Cancelled,
     ClewError,
     Conflict,
@@ -108,17 +110,25 @@ class LiveReplay:
     """A replay in this process. It runs while its events are iterated."""
 
     def __init__(
-        self, engine: Engine, old: Thread, thread: Thread, prompts: Sequence[_Prompt], count: int, *, is_continued: bool
+        self,
+        engine: Engine,
+        old: Thread,
+        thread: Thread,
+        prompts: Sequence[str],
+        to_ask: Sequence[_Prompt],
+        *,
+        is_continued: bool,
     ) -> None:
         self.old = old
         self.thread = thread
-        self.count = count  # prompts in all
+        self.count = len(prompts)  # in all
         self.is_continued = is_continued  # the new thread existed already
-        self.asked_before = count - len(prompts)
+        self.asked_before = len(prompts) - len(to_ask)
         self.error: ClewError | None = None  # why it stopped, once it has
         self.timeout_s: float | None = None  # of each run; None: as the settings say
         self._engine = engine
         self._prompts = prompts
+        self._to_ask = to_ask
         self._stopped = False
         self._turn: LiveTurn | None = None
 
@@ -140,7 +150,7 @@ class LiveReplay:
 
     async def events(self, person: Person | None = None) -> AsyncIterator[ReplayEvent]:
         """Asks the prompts, one after the other. Ends after the first that fails."""
-        for prompt in self._prompts:
+        for prompt in self._to_ask:
             if self._stopped:
                 self.error = Cancelled("The replay was stopped.", hint=KEPT)
                 return
@@ -165,11 +175,32 @@ class LiveReplay:
         thread = self.thread
         check_dir(thread)
         options = TurnOptions(
-            model=thread.model, fresh_session=prompt.retry_of is not None, timeout_s=self.timeout_s, person=person
+            model=thread.model,
+            fresh_session=prompt.retry_of is not None,
+            timeout_s=self.timeout_s,
+            person=person,
+            wait=False,  # a prompt that waits is not in the history yet, so that another replay would ask it too
         )
-        return await self._engine.start(
-            TurnRequest(thread, prompt.text, options, standing=thread.standing, retry_of=prompt.retry_of)
-        )
+        request = TurnRequest(thread, prompt.text, options, standing=thread.standing, retry_of=prompt.retry_of)
+
+        def check(store: Store, _: Run) -> None:
+            self._check_is_next(store, prompt)
+
+        try:
+            return await self._engine.start(request, check)
+        except Busy as error:
+            raise _asked_elsewhere(thread) from error
+
+    def _check_is_next(self, store: Store, prompt: _Prompt) -> None:
+        """Raises Conflict unless the new thread has the prompts before this one, and no others."""
+        asked = _asked(store, self.thread)
+        known = [each.prompt for each in asked]
+        if prompt.retry_of is None:
+            is_next = known == self._prompts[: prompt.number - 1]
+        else:
+            is_next = known == self._prompts[: prompt.number] and _incomplete(asked) == prompt.retry_of
+        if not is_next:
+            raise _asked_elsewhere(self.thread)
 
     async def _answers_to(self, prompt: _Prompt) -> ReplayRound:
         """The prompt with its answers. If it was cancelled while it was queued, it is not in the new thread."""
@@ -216,7 +247,8 @@ async def replay(engine: Engine, name: str, options: ReplayOptions) -> LiveRepla
         else:
             thread = _continued(store, engine, old, found, options, cwd)
         to_ask = _prompts_to_ask(store, old, thread, prompts)
-        return LiveReplay(engine, old, thread, to_ask, len(prompts), is_continued=found is not None)
+        texts = [each.prompt for each in prompts]
+        return LiveReplay(engine, old, thread, texts, to_ask, is_continued=found is not None)
 
     live = await engine.store.atomically(prepare)
     live.timeout_s = options.timeout_s
@@ -280,13 +312,24 @@ def _prompts_to_ask(store: Store, old: Thread, thread: Thread, prompts: Sequence
             f"{thread.name} and {old.name} no longer have the same prompts: one of them was changed.",
             hint="Choose another --name to replay it from the start.",
         )
-    is_incomplete = bool(asked) and all(turn.partial for turn in asked[-1].answers)
-    retry_of = asked[-1].turns[0].id if is_incomplete else None
-    answered = len(asked) - is_incomplete
+    retry_of = _incomplete(asked)
+    answered = len(asked) - (retry_of is not None)
     return [
         _Prompt(number, each.prompt, retry_of if number == len(asked) else None)
         for number, each in enumerate(prompts[answered:], start=answered + 1)
     ]
+
+
+def _incomplete(asked: Sequence[PromptRound]) -> TurnId | None:
+    """The last prompt's turn, if it has no complete answer."""
+    return asked[-1].turns[0].id if asked and all(turn.partial for turn in asked[-1].answers) else None
+
+
+def _asked_elsewhere(thread: Thread) -> Conflict:
+    return Conflict(
+        f"Another replay asks in {thread.name}, or it was changed meanwhile.",
+        hint="Wait for the other one, or choose another --name.",
+    )
 
 
 def _answer(store: Store, round_: PromptRound) -> ReplayAnswer | None:

@@ -5,6 +5,7 @@ A thread whose directory is outside the allowed roots is not replayed, merged or
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -83,7 +84,9 @@ async def compare(
     """Compares two threads turn by turn, and the files that their agents wrote to; two pairs part by part."""
     for name in (a, b):
         await _check_roots(shared, name)
-    return json_response(branching.comparison_shape(await branching.compare(shared.client, a, b), context).to_json())
+    found = await branching.compare(shared.client, a, b)
+    shape = await asyncio.to_thread(branching.comparison_shape, found, context)  # diffs take long
+    return json_response(shape.to_json())
 
 
 @router.post(
