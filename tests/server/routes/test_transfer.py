@@ -337,6 +337,16 @@ async def test_uploads_and_their_fields_are_bounded_while_they_arrive(
         assert await daemon.get("/api/operations") == {"items": []}
 
 
+@pytest.mark.parametrize("charset", ["undefined", "punycode", "utf_8\0"])
+async def test_a_charset_that_decodes_nothing_is_refused_like_any_malformed_form(
+    daemon: LocalDaemon, charset: str
+) -> None:
+    content = b'--B\r\nContent-Disposition: form-data; name="cwd"\r\n\r\n/\r\n--B--\r\n'
+    headers = {"Content-Type": f"multipart/form-data; boundary=B; charset={charset}"}
+    refused = await daemon.http.post("/api/imports", content=content, headers=headers)
+    assert (refused.status_code, refused.json()["detail"]) == (400, "The form cannot be read.")
+
+
 def changed(content: bytes, change: str) -> bytes:
     """The file with a trick in it."""
     parts = zipfile.ZipFile(io.BytesIO(content))
