@@ -41,3 +41,20 @@ def test_excessive_work_is_reported_as_such() -> None:
         pyrage.passphrase.decrypt(re.sub(rb"(scrypt \S+ )\d+", rb"\g<1>40", SEALED), "correct horse")
     with pytest.raises(UsageError, match="far more work"):
         encryption.decrypt_with("correct horse", re.sub(rb"(scrypt \S+ )\d+", rb"\g<1>40", SEALED))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "AGE-SECRET-KEY-1QQQQ",
+        " age-secret-key-1qqqq",
+        "AGE-SECRET-KEY-PQ-1QQQQ",
+        "-----BEGIN OPENSSH PRIVATE KEY-----\n1QQQQ",
+        "ssh-ed25519 -----begin private key-----1QQQQ",
+    ],
+)
+def test_a_secret_key_as_a_recipient_is_not_repeated(key: str) -> None:
+    with pytest.raises(UsageError, match="A secret key was given as a recipient") as caught:
+        encryption.check_recipients([key])
+    assert "age1" in str(caught.value.hint)
+    assert "1qqqq" not in f"{caught.value} {caught.value.hint} {caught.value.__cause__}".lower()

@@ -32,7 +32,7 @@ class CleanOptions(Record):
     older_than_s: float | None = None  # threads that were not used for this long; None: as the settings say
     kind: str | None = None  # only threads of this kind
     dry_run: bool = False
-    may_use: Callable[[Thread], bool] | None = None  # a thread for which this is False is left as it is
+    may_use: Callable[[Thread], bool] | None = None  # False: it stays, with its pair and its archives
 
 
 def restore(client: Client, file_or_name: str, *, new_id: str | None = None) -> Operation[RestoredArchive]:

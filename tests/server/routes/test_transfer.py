@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import time
 import zipfile
 from collections.abc import AsyncIterator
@@ -17,6 +18,7 @@ from clew.hosts.transfer.export_file import unpack
 from clew.server.security import body_limits, guards
 from clew.server.security.body_limits import MAX_UPLOAD_BYTES
 from clew.testing.stage import Stage
+from clew.testing.store_contract.pairs import a_pair
 from clew.testing.store_contract.samples import a_thread, a_turn
 from server.daemons import LocalDaemon, local_daemon
 
@@ -261,6 +263,42 @@ async def test_nothing_is_used_outside_of_the_roots(scripted: Stage, tmp_path: P
         assert (await daemon.http.post("/api/archives/out/restore")).status_code == 403
 
 
+async def test_a_pair_that_is_partly_outside_of_the_roots_is_left_alone(scripted: Stage, tmp_path: Path) -> None:
+    root, outside = scripted.work / "root", tmp_path / "outside"
+    root.mkdir()
+    outside.mkdir()
+    scripted.clew_home.mkdir(parents=True, exist_ok=True)
+    (scripted.clew_home / "clew.toml").write_text('[retention]\narchives = "1d"\n')
+    async with local_daemon(scripted, roots=[root]) as daemon:
+        assert daemon.shared is not None
+        archives = daemon.shared.client.archives
+
+        def create(store: Any) -> None:
+            for number, cwd in ((1, root), (2, outside)):
+                store.threads.create(a_thread(f"thread-{number}", f"part-{number}", kind="pair", cwd=str(cwd)))
+            store.pairs.create(a_pair())
+
+        await daemon.shared.client.engine.store.call(create)
+        cleaned = await done(daemon, await daemon.post("/api/archives/clean", {"older_than_s": 3600}))
+        assert (cleaned["status"], cleaned["result"]["archived"]) == ("done", [])
+        assert await names(daemon) == ["part-1", "part-2"]
+
+        await put(daemon, "in", root)
+        kept = [await archives.archive("part-1"), await archives.archive("in")]
+        assert (await daemon.http.post("/api/archives/part-1/restore")).status_code == 403
+        assert await names(daemon) == []
+        pair, own = (each.path for each in kept)
+        assert pair is not None and own is not None
+        unknown = own.with_name("unknown-1-x.json")
+        unknown.write_text("{}")
+        for path in (pair, own, unknown):
+            os.utime(path, (1, 1))
+        pair, own = (path.rename(path.with_name(f"{path.name.split('-1')[0]}-1-x.json")) for path in (pair, own))
+        cleaned = await done(daemon, await daemon.post("/api/archives/clean"))
+        assert cleaned["result"]["removed"] == [str(own)]
+        assert (pair.exists(), own.exists(), unknown.exists()) == (True, False, True)
+
+
 async def test_an_upload_that_is_too_large_is_refused_before_it_is_read(stored: LocalDaemon) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         yield b"x"
@@ -297,6 +335,16 @@ async def test_uploads_and_their_fields_are_bounded_while_they_arrive(
         no_file = await daemon.http.post("/api/imports", data=form, files={"name": ("n", b"x")})
         assert (no_file.status_code, no_file.json()["detail"]) == (422, "There is no file in the form.")
         assert await daemon.get("/api/operations") == {"items": []}
+
+
+@pytest.mark.parametrize("charset", ["undefined", "punycode", "utf_8\0"])
+async def test_a_charset_that_decodes_nothing_is_refused_like_any_malformed_form(
+    daemon: LocalDaemon, charset: str
+) -> None:
+    content = b'--B\r\nContent-Disposition: form-data; name="cwd"\r\n\r\n/\r\n--B--\r\n'
+    headers = {"Content-Type": f"multipart/form-data; boundary=B; charset={charset}"}
+    refused = await daemon.http.post("/api/imports", content=content, headers=headers)
+    assert (refused.status_code, refused.json()["detail"]) == (400, "The form cannot be read.")
 
 
 def changed(content: bytes, change: str) -> bytes:

@@ -26,6 +26,7 @@ from clew.hosts.transfer import archive_file
 from clew.hosts.transfer.archive_file import ArchiveFile
 from clew.hosts.transfer.arrival import narrowed, stopped, store_rows
 from clew.hosts.validation import is_file, named_path
+from clew.store.records import thread_from
 from clew.store.store import Store
 from clew.store.transfer.codec import Dump, Tables, merged
 from clew.store.transfer.import_checks import check
@@ -67,6 +68,11 @@ class CleanupResult(Record):
 
 # Called with each thread that was archived and each archive that was removed, as it happens, in any OS thread.
 Tell = Callable[[ArchivedThread | Path], None]
+MayUse = Callable[[Thread], bool]
+
+
+class _NotOurs(Exception):
+    """A thread, or the other thread of its pair, may not be used."""
 
 
 class Archives:
@@ -143,22 +149,22 @@ class Archives:
         kind: str | None = None,
         dry_run: bool = False,
         tell: Tell | None = None,
-        may_use: Callable[[Thread], bool] | None = None,
+        may_use: MayUse | None = None,
     ) -> CleanupResult:
         """Archives threads that were not used for this long, each in its own transaction. Threads in use stay.
 
-        `may_use`: a thread for which it is False stays, too.
+        `may_use`: a thread for which it is False stays, too, and so does the other thread of its pair.
         """
         before = self._engine.context.clock() - older_than_s
         old = await self._engine.store.call(lambda store: store.threads.unused(before, kind))
         archived, kept, gone = [], [], set[str]()
         for thread in old:
-            if thread.id in gone or not (may_use is None or may_use(thread)):
-                continue  # archived with the other thread of its pair; or not ours to archive
+            if thread.id in gone:
+                continue  # archived with the other thread of its pair
             try:
-                group, done = await self._clean_one(thread, before, dry_run=dry_run, tell=tell)
-            except NotFound:
-                continue  # somebody else has archived it
+                group, done = await self._clean_one(thread, before, dry_run=dry_run, tell=tell, may_use=may_use)
+            except (NotFound, _NotOurs):
+                continue  # somebody else has archived it; or it is not ours to archive
             except Busy as error:
                 kept.append((thread.name, error.message))
                 continue
@@ -166,10 +172,33 @@ class Archives:
             archived.append(done)
         return CleanupResult(tuple(archived), tuple(kept))
 
-    async def expire(self, older_than_s: float, *, dry_run: bool = False, tell: Tell | None = None) -> CleanupResult:
-        """Deletes archives that are older than this."""
+    async def threads_in(self, path: Path) -> list[Thread]:
+        """The threads of an archive as they were. Raises NotFound, and UsageError for a damaged file."""
+        content = await asyncio.to_thread(archive_file.read, path)
+        try:
+            threads = [thread_from(dump["thread"]) for dump in content]
+            if not all(isinstance(thread.cwd, str) for thread in threads):
+                raise TypeError("a directory is not text")
+            return threads
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, StoreError) as error:
+            raise UsageError(f"{path} is damaged: it does not hold a whole thread.") from error
+
+    async def expire(
+        self,
+        older_than_s: float,
+        *,
+        dry_run: bool = False,
+        tell: Tell | None = None,
+        may_use: MayUse | None = None,
+    ) -> CleanupResult:
+        """Deletes archives that are older than this.
+
+        `may_use`: an archive with a thread for which it is False stays, and so does one that cannot be read.
+        """
         before = self._engine.context.clock() - older_than_s
         old = [file.path for file in await self.files() if max(file.archived_at, file.changed_at) < before]
+        if may_use is not None:
+            old = [path for path in old if await self._may_remove(path, may_use)]
         for path in old:
             if not dry_run:
                 path.unlink(missing_ok=True)
@@ -178,12 +207,12 @@ class Archives:
         return CleanupResult(expired=tuple(old))
 
     async def tidy(
-        self, *, dry_run: bool = False, tell: Tell | None = None, may_use: Callable[[Thread], bool] | None = None
+        self, *, dry_run: bool = False, tell: Tell | None = None, may_use: MayUse | None = None
     ) -> CleanupResult:
         """Cleans up as the settings retention.threads and retention.archives say."""
         done = CleanupResult()
         if self._keep_archives_s is not None:
-            done = await self.expire(self._keep_archives_s, dry_run=dry_run, tell=tell)
+            done = await self.expire(self._keep_archives_s, dry_run=dry_run, tell=tell, may_use=may_use)
         if self._keep_threads_s is not None:
             cleaned = await self.clean(self._keep_threads_s, dry_run=dry_run, tell=tell, may_use=may_use)
             done = replace(cleaned, expired=done.expired)
@@ -220,12 +249,20 @@ class Archives:
             _remove_files(store, done)
         return done
 
+    async def _may_remove(self, path: Path, may_use: MayUse) -> bool:
+        try:
+            return all(may_use(thread) for thread in await self.threads_in(path))
+        except (NotFound, UsageError, StoreError):
+            return False  # nobody knows whose it is
+
     async def _clean_one(
-        self, thread: Thread, before: float, *, dry_run: bool, tell: Tell | None
+        self, thread: Thread, before: float, *, dry_run: bool, tell: Tell | None, may_use: MayUse | None
     ) -> tuple[set[str], ArchivedThread]:
         def clean(store: Store) -> tuple[set[str], ArchivedThread]:
             found = store.threads.require_by_id(thread.id)
             group = [found, *store.threads.companions(found.id)]
+            if may_use is not None and not all(may_use(member) for member in group):
+                raise _NotOurs
             for member in group:
                 self._check_idle(store, member)
             if any(member.updated_at >= before for member in group):

@@ -89,6 +89,11 @@ def decrypt_as(identities: str, raw: bytes) -> bytes:
 def _recipient(key: str) -> Any:
     import pyrage
 
+    if key.strip().upper().startswith("AGE-SECRET-KEY") or "PRIVATE KEY" in key.upper():
+        raise UsageError(  # without the key: errors are shown and logged
+            "A secret key was given as a recipient.",
+            hint="Give the public key instead: it looks like age1… (age-keygen -y shows it), or is an SSH public key.",
+        )
     kind = pyrage.ssh if key.startswith("ssh-") else pyrage.x25519
     try:
         return kind.Recipient.from_str(key)

@@ -107,7 +107,7 @@ async def read_upload(request: Request) -> Upload:
                 raise RequestRefused(422, "The form has a field twice, or too many fields.")
             values = {name: await _value(name, value) for name, value in items}
             called = _called(form.get("file"))
-    except (HTTPException, FormParserError) as error:
+    except (HTTPException, FormParserError, ValueError) as error:  # ValueError: a charset that does not decode a field
         why = f": {error.detail}" if isinstance(error, HTTPException) else "."
         raise RequestRefused(400, f"The form cannot be read{why}") from None
     file = values.pop("file", None)

@@ -50,8 +50,9 @@ async def restore(name: Archive, shared: TheShared) -> Response:
     found = await shared.client.archives.named(name)
     if found is None:
         raise NotFound(f"There is no archive of {name!r}.", hint="GET /api/archives lists them.")
-    if found.cwd is not None:
-        shared.roots.check(found.cwd)
+    if shared.roots.paths:
+        for thread in await shared.client.archives.threads_in(found.path):
+            shared.roots.check(thread.cwd)
     return started(archives.restore(shared.client, str(found.path)))
 
 
@@ -63,7 +64,7 @@ async def restore(name: Archive, shared: TheShared) -> Response:
 )
 async def clean(shared: TheShared, body: requests.CleanRequest | None = None) -> Response:
     """Archives threads that were not used for a long time, and removes old archives if the settings say so. Threads in
-    use stay, and so do those outside the roots."""
+    use stay, and so do those outside the roots, and their archives."""
     given = body or requests.CleanRequest.model_validate({})
     options = archives.CleanOptions(
         older_than_s=given.older_than_s,
