@@ -381,6 +381,7 @@ async def test_both_threads_of_a_pair_are_pushed_together(a: Stage, b: Stage, ur
     assert (came["name"], came["state"]) == ("duo", "new")
     assert [each["resumable"] for each in came["sessions"]] == [True, True]
     assert "clew pair --session duo --permissions edits widens them." in " ".join(came["notes"])
+    assert f"The pair duo is in round {state.pair.number}." in came["notes"]
     async with b.open() as client:
         couple.orders.append(order("a91z Nothing is left.", go_on=False))
         state = await resumed(client, state.pair, "u9z Is anything left?", permissions=Permissions.EDITS)

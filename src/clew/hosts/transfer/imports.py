@@ -173,7 +173,7 @@ async def _top(engine: Engine, work_dir: str) -> str:
 
 
 def _notes(came: Tables, tables: Tables, pair: str | None) -> tuple[str, ...]:
-    notes = []
+    notes = [f"The pair {pair} is in round {row['number']}." for row in tables.get("pairs", ())]
     if pair is None and tables["threads"][0]["kind"] == "pair":
         notes.append("The file holds only the two histories of a pair: clew pair cannot continue them.")
     for before, after in zip(came["threads"], tables["threads"], strict=True):
