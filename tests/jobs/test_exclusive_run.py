@@ -45,6 +45,23 @@ async def test_a_second_run_of_the_same_state_of_a_job_is_not_opened(scripted: S
         await client.engine.store.call(lambda store: store.runs.update("one", status="failed"))
 
 
+async def test_a_job_that_has_to_wait_since_it_was_read_is_not_run(scripted: Stage) -> None:
+    """Two tasks run the job: one concludes a run that met a usage limit, after the other has read the job."""
+    async with scripted.open() as client:
+        job = await client.jobs.submit(a_job(scripted, "hello"))
+
+        def begin(store: Store) -> None:
+            store.jobs.update(job.id, wake_at=9e9)
+            run = Run("one", job.thread_id, "turn-one", "hello", "claude", None, "queued")  # type: ignore[arg-type]
+            with store.transaction():
+                store.runs.create(run)
+                job_rows.begin(store, job, run, "worker", 1.0)
+
+        with pytest.raises(job_rows.NotOurs):
+            await client.engine.store.call(begin)
+        assert await client.engine.store.call(lambda store: store.runs.find("one")) is None
+
+
 @pytest.mark.rest
 async def test_a_job_whose_thread_was_taken_over_is_queued_again(scripted: Stage) -> None:
     """Another process considered its owner dead, and died before it wrote that. The job is neither failed nor lost."""

@@ -100,10 +100,11 @@ def earlier_outcomes(store: Store, job: Job, run: Run) -> tuple[str | None, ...]
 def begin(store: Store, job: Job, run: Run, worker: str, now: float) -> None:
     """Makes the run the job's newest. From now until the job ends, no other job of its key runs.
 
-    Raises NotNext, and NotOurs when the job was cancelled or another worker has it.
+    Raises NotNext, and NotOurs when the job was cancelled, another worker has it, or it has to wait since it was read.
     """
     stored = store.jobs.require(job.id)
-    if stored.status not in ACTIVE or stored.cancel_requested or stored.run_id != job.run_id:
+    is_same = stored.run_id == job.run_id and stored.wake_at == job.wake_at
+    if stored.status not in ACTIVE or stored.cancel_requested or not is_same:
         raise NotOurs
     if store.jobs.predecessor(job.id) is not None:
         raise NotNext

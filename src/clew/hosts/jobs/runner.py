@@ -144,7 +144,10 @@ class JobRunner:
         """Carries out one run. True: the job continues."""
         if job.run_id is not None:
             await self._engine.recover()  # the worker of the last run may have died
-            job = await self._call(lambda store: store.jobs.require(job.id))
+            job_now, wait_s = await self._check(job.id)
+            if job_now is None or wait_s > 0:
+                return True  # it was concluded meanwhile: the next check of its row finds out what follows
+            job = job_now
         begun: RunId | None = None
         try:
             ended = await self._call(lambda store: job_rows.unconcluded(store, job)) if job.run_id is not None else None
