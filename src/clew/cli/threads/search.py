@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.api.wire.shape import stamp
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, OF_AGENT, OF_PROJECT
 from clew.cli.threads.listing import OFFSET, check_restrictions, in_project
@@ -97,17 +96,6 @@ def _marked(snippet: Snippet) -> str:
 
 
 def _object(hit: SearchHit) -> dict[str, Any]:
-    return {
-        "thread": hit.thread.name,
-        "thread_id": hit.thread.id,
-        "kind": hit.thread.kind,
-        "cwd": hit.thread.cwd,
-        "turn": hit.turn_id,
-        "role": hit.role,
-        "agent": hit.agent,
-        "model": hit.model,
-        "created_at": stamp(hit.created_at),
-        "archived": hit.archived,
-        "snippet": harmless(hit.snippet.text),
-        "hits": [list(span) for span in hit.snippet.hits],
-    }
+    from clew.api.wire.search import found_text
+
+    return found_text(hit).to_json() | {"snippet": harmless(hit.snippet.text)}
