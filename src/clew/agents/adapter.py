@@ -15,11 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from clew.core.costs.usage import NO_USAGE, RequestUsage, Usage
 from clew.core.decision import Abilities
-from clew.core.history import Role
 from clew.core.outcome import Diagnosis
 from clew.core.record import Record
 from clew.core.runs.events import Event, QuestionAsked
 from clew.core.runs.permissions import Answer
+from clew.core.session import SessionCall as SessionCall
+from clew.core.session import SessionEntry as SessionEntry
+from clew.core.session import SessionView as SessionView
+from clew.core.session import SubAgent as SubAgent
 from clew.core.thread import Permissions, Trust
 
 if TYPE_CHECKING:
@@ -56,29 +59,7 @@ class LaunchProfile(Record):
     config_dir: str = ""  # where the agent keeps its own settings
     hidden_paths: tuple[str, ...] = ()  # absolute paths that its tools must not read; see `Adapter.path_protection`
     fork_of: str | None = None  # resume a copy of this session; the copy's id is `session_id` if we may choose it
-    rewind_to: str | None = None  # the copy ends with this message; only if the abilities say `rewind`
-
-
-class SessionEntry(Record):
-    """One message in a session's active chain."""
-
-    id: str
-    role: Role
-    text: str
-    is_prompt: bool  # a prompt of a person or a host: neither a tool's result nor the agent's own note
-    complete: bool = True  # for an answer: the model had finished it
-    offset: int | None = None  # where its line begins in the file; needed if an earlier entry may have the same id
-
-
-class SessionView(Record):
-    """What a session's file holds: the messages on its active chain, oldest first."""
-
-    entries: Sequence[SessionEntry]
-    last_entry: str | None  # id of the newest line on the chain, message or not
-    size_bytes: int
-    model: str = ""  # the newest turn's, if the file names it
-    tool_called: bool = False  # what was read contains a tool call
-    is_whole: bool = True  # False: a copy whose beginning is in another session's file
+    rewind_to: str | None = None  # the copy ends here (an `end_id`); only if the abilities say `rewind`
 
 
 class SessionHead(Record):
@@ -127,6 +108,25 @@ class StreamReader(Protocol):
         ...
 
 
+class CopyDialog(Protocol):
+    """How a process of the agent is asked to copy a session: lines to send, lines to read. Stateful, no I/O.
+
+    It is over when `session_id` or `error` is set. The copy can be resumed after the process has ended.
+    """
+
+    argv: Sequence[str]
+    session_id: str | None  # the copy's, which the agent chose
+    error: str  # why there is no copy; "" as long as none is known
+
+    def begin(self) -> list[bytes]:
+        """The lines to send first."""
+        ...
+
+    def feed(self, line: bytes) -> list[bytes]:
+        """The lines to send next. Never raises: a line that it cannot read is ignored."""
+        ...
+
+
 class Adapter(Protocol):
     """One agent CLI."""
 
@@ -149,6 +149,12 @@ class Adapter(Protocol):
         ...
 
     def command(self, binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list[str]: ...
+
+    def copy_dialog(self, binary: Binary, abilities: Abilities, launch: LaunchProfile) -> CopyDialog | None:
+        """How the copy that this launch profile describes (`fork_of`, `rewind_to`) is made before its turn (may read
+        the disk). The turn then resumes the copy by its id. None: `command` makes the copy.
+        """
+        return None
 
     def path_protection(self, abilities: Abilities, permissions: Permissions) -> PathProtection:
         """How `LaunchProfile.hidden_paths` are kept from its tools under these permissions."""
@@ -183,7 +189,10 @@ class Adapter(Protocol):
         ...
 
     def read_session(self, path: Path, since: int = 0) -> SessionView:
-        """The file's active chain, or the part of it beyond byte `since` (reads the disk). Raises OSError."""
+        """The file's active chain, or the part of it beyond byte `since` (reads the disk). Raises OSError.
+
+        Of a part, `SessionView.parent` is the line before `since` that its chain follows.
+        """
         ...
 
     def origin_files(self, path: Path) -> Sequence[tuple[Path, int]]:
@@ -193,11 +202,12 @@ class Adapter(Protocol):
         """
         return ()
 
-    def only_bookkeeping(self, path: Path, since: int, last_entry: str | None) -> bool:
-        """Whether everything after byte `since` is bookkeeping: lines of a closed list, none of which is shown to the
-        model or moves the session's end away from `last_entry`. Reads the disk. Raises OSError.
+    def earlier_files(self, path: Path) -> Sequence[Path]:
+        """The session's other files, in which it was before somebody went back in it and the agent began this one.
+
+        Reads the disk. Raises OSError.
         """
-        return False
+        return ()
 
     def session_usage(self, path: Path) -> Usage | None:
         """The running total from which the agent will continue (reads the disk). None: it reports each run's usage."""

@@ -18,6 +18,7 @@ from clew.agents.adapter import Binary, LaunchProfile, SessionView
 from clew.agents.claude import Claude
 from clew.core.decision import Abilities
 from clew.core.history import Role
+from clew.core.session import BEFORE_FIRST, SessionState, compare
 from clew.core.thread import Permissions, Trust
 from clew.testing.model.api import ModelApi
 
@@ -28,7 +29,7 @@ Write = Callable[..., SessionView]
 def entry(kind: str, name: str, parent: str | None, content: Any = None, **more: Any) -> dict[str, Any]:
     message: dict[str, Any] = {"role": kind, "content": content if content is not None else f"text of {name}"}
     if kind == "assistant":
-        message |= {"id": "msg_1", "model": "claude-sonnet-4-5", "stop_reason": "end_turn"}
+        message |= {"id": f"msg_{name}", "model": "claude-sonnet-4-5", "stop_reason": "end_turn"}
         if isinstance(message["content"], str):
             message["content"] = [{"type": "text", "text": message["content"]}]
     head = {"parentUuid": parent, "isSidechain": False, "type": kind, "message": message, "uuid": name}
@@ -113,19 +114,35 @@ class TestChain:
         assert view.last_entry == "a2"
 
     def test_a_compaction_is_crossed_by_its_logical_parent(self, read: Write) -> None:
-        boundary = {
-            "parentUuid": None,
-            "logicalParentUuid": "a2",
-            "isSidechain": False,
-            "type": "system",
-            "subtype": "compact_boundary",
-            "content": "Conversation compacted",
-            "uuid": "c1",
-        }
         summary = user("c2", "c1", "This session is being continued …", isCompactSummary=True)
-        view = read(*CHAIN, boundary, summary, user("u3", "c2"), said("a3", "u3"))
+        view = read(*CHAIN, boundary("c1", "a2"), summary, user("u3", "c2"), said("a3", "u3"))
         assert ids(view) == ["u1", "a1", "u2", "a2", "c2", "u3", "a3"]
         assert [each.id for each in view.entries if each.is_prompt] == ["u1", "u2", "u3"]
+        assert (view.compacted_at, view.compacted_after) == ("c1", 4)
+        assert [each.end_id for each in view.entries if each.end_id] == ["a3"]
+
+    @pytest.mark.parametrize("follows", ["summary", "a2"])
+    def test_what_follows_the_kept_answer_of_a_compaction_is_after_the_summary(self, read: Write, follows: str) -> None:
+        """The CLI hangs it on the answer itself if it wrote that just before, to close an interrupted turn."""
+        kept = {"preservedMessages": {"anchorUuid": "summary", "uuids": ["a2"]}}
+        second = {**boundary("c1", "a2"), "compactMetadata": kept}
+        summary = user("summary", "c1", isCompactSummary=True)
+        view = read(*CHAIN, second, summary, user("u3", follows), said("a3", "u3"))
+        assert (view.compacted_at, view.compacted_after) == ("c1", 4)
+        assert ids(view) == ["u1", "a1", "u2", "a2", "summary", "u3", "a3"]
+        assert [each.id for each in view.entries if each.end_id] == ["a3"]
+
+    def test_no_copy_ends_with_the_answer_that_a_compaction_kept(self, read: Write) -> None:
+        """In the copy of a compacted session, that answer comes after the compaction."""
+        kept = {"preservedMessages": {"anchorUuid": "summary", "uuids": ["a2"]}}
+        first = {**boundary("c1", "a2"), "compactMetadata": kept}
+        summary = user("summary", "c1", isCompactSummary=True)
+        view = read(first, summary, said("a2", "summary"), user("u3", "a2"), said("a3", "u3"))
+        assert ids(view) == ["summary", "a2", "u3", "a3"]
+        assert [each.id for each in view.entries if each.end_id] == ["a3"]
+
+    def test_a_line_whose_parent_is_lost_follows_the_one_above_it(self, read: Write) -> None:
+        assert read(*CHAIN, user("u3", "lost"), said("a3", "u3")).chain == ("u1", "a1", "u2", "a2", "u3", "a3")
 
     def test_a_cycle_of_parents_does_not_cause_a_loop(self, read: Write) -> None:
         assert set(ids(read(user("u1", "a1"), said("a1", "u1")))) == {"u1", "a1"}
@@ -137,6 +154,140 @@ class TestChain:
     def test_a_missing_file_raises(self, tmp_path: Path) -> None:
         with pytest.raises(OSError, match=r"nowhere"):
             claude.read_session(tmp_path / "nowhere.jsonl")
+
+
+def names(row: str | None, **more: Any) -> dict[str, Any]:
+    """The CLI's bookkeeping about where it continues."""
+    return {"type": "last-prompt", "lastPrompt": "x", "leafUuid": row, "sessionId": "s", **more}
+
+
+BRANCH = [user("u3", "a1"), said("a3", "u3")]  # somebody went back to a1, and continued from there
+NO_ROW = "00000000-0000-0000-0000-000000000000"
+
+
+class TestLeaf:
+    """Each case was tried on the real CLI (test_session_real.py tries some of them again): it continues at that row."""
+
+    @pytest.mark.parametrize(
+        ("lines", "leaf"),
+        [
+            ([*CHAIN], "a2"),
+            ([*CHAIN, names("a2")], "a2"),
+            ([*CHAIN, names("a1")], "a2"),
+            ([*CHAIN, names("u2")], "a2"),
+            ([*CHAIN, *BRANCH], "a3"),
+            ([*CHAIN, names("a2"), *BRANCH], "a2"),
+            ([*CHAIN, *BRANCH, names("a2")], "a2"),
+            ([*CHAIN, *BRANCH, names("u2")], "u2"),
+            ([*CHAIN, names("a2"), *BRANCH, names("a3")], "a3"),
+            ([*CHAIN, *BRANCH, names("a1")], "a3"),
+            ([*CHAIN, names("a2"), *BRANCH, names("lost")], "a3"),
+            ([*CHAIN, names("a2"), *BRANCH, names(None)], "a2"),
+            ([*CHAIN, names("a1", explicit=True)], "a1"),
+            ([*CHAIN, names("a1", explicit=True), names("a1")], "a1"),
+            ([*CHAIN, names("a1", explicit=True), *BRANCH], "a3"),
+            ([*CHAIN, names("a1", explicit=True), user("u3", "a2")], "u3"),
+            ([*CHAIN, names("a2"), BRANCH[0], names(NO_ROW, explicit=True), BRANCH[1]], "a3"),
+            ([*CHAIN, names(None, explicit=True)], BEFORE_FIRST),
+            ([*CHAIN, names(None, explicit=True), user("u3"), said("a3", "u3")], "a3"),
+        ],
+    )
+    def test_the_chain_ends_where_the_cli_continues(self, read: Write, lines: list[dict[str, Any]], leaf: str) -> None:
+        view = read(*lines)
+        assert view.last_entry == leaf
+        assert (view.chain[-1] if view.chain else BEFORE_FIRST) == leaf
+
+    def test_it_continues_after_the_notes_that_follow_the_row(self, read: Write) -> None:
+        noted = [*CHAIN[:2], attachment("x1", "a1"), attachment("x2", "x1"), user("u2", "x2")]
+        assert read(*noted, names("a1", explicit=True)).last_entry == "x2"
+
+    def test_a_compaction_removes_what_was_named_before(self, read: Write) -> None:
+        view = read(*CHAIN, names("a2"), boundary("c1", "a2"), user("c2", "c1", isCompactSummary=True))
+        assert view.last_entry == "c2"
+
+    @pytest.mark.parametrize("number", range(1, 9))
+    def test_a_part_ends_where_the_whole_file_does(self, read: Write, tmp_path: Path, number: int) -> None:
+        lines = [*CHAIN, names("a2"), *BRANCH, names("a3"), user("u4", "a2"), names("u4")]
+        whole = read(*lines)
+        at = [0]
+        for raw in (tmp_path / "s.jsonl").read_bytes().splitlines(keepends=True):
+            at.append(at[-1] + len(raw))
+        part = claude.read_session(tmp_path / "s.jsonl", at[number])
+        known = [line["uuid"] for line in lines[number:] if "uuid" in line]
+        assert list(part.chain) == [each for each in whole.chain if each in known]
+        assert part.last_entry == ("u4" if part.chain else None)
+        before = [each for each in whole.chain if each not in known]
+        assert part.parent == (before[-1] if before and part.chain else None)
+
+    @pytest.mark.parametrize(("named", "leaf"), [("a2", None), ("a1", "a1"), (None, BEFORE_FIRST)])
+    def test_a_row_that_was_only_named_is_noticed_in_a_part(
+        self, read: Write, tmp_path: Path, named: str | None, leaf: str | None
+    ) -> None:
+        left = read(*CHAIN)
+        read(*CHAIN, names(named, explicit=True))
+        part = claude.read_session(tmp_path / "s.jsonl", left.size_bytes)
+        assert (part.chain, part.last_entry) == ((), leaf)
+        state = SessionState.SAME if leaf is None else SessionState.BRANCHED
+        assert compare(part, left.last_entry) is state
+
+
+class TestSound:
+    def test_different_lines_with_the_same_id_are_noticed(self, read: Write) -> None:
+        assert read(*CHAIN, CHAIN[-1]).is_sound, "the CLI may repeat a line"
+        assert not read(*CHAIN, user("u1", "a2", "another text"), user("u3", "u1")).is_sound
+
+    @pytest.mark.parametrize("odd", [{"isMeta": "no"}, {"isSidechain": "no"}, {"parentUuid": 7}])
+    def test_a_message_that_only_the_cli_would_read_is_noticed(self, read: Write, odd: dict[str, Any]) -> None:
+        assert not read(*CHAIN, {**user("u3", "a2"), **odd}).is_sound
+
+
+def boundary(name: str, above: str) -> dict[str, Any]:
+    line = {"parentUuid": None, "logicalParentUuid": above, "isSidechain": False, "type": "system", "uuid": name}
+    return {**line, "subtype": "compact_boundary", "content": "Conversation compacted"}
+
+
+def call(name: str, parent: str, message: str) -> dict[str, Any]:
+    found = said(name, parent, [{"type": "tool_use", "id": f"t-{name}", "name": "Read", "input": {"of": name}}])
+    found["message"] |= {"id": message, "stop_reason": "tool_use"}
+    return found
+
+
+def result(name: str, parent: str, of: str) -> dict[str, Any]:
+    return user(name, parent, [{"type": "tool_result", "tool_use_id": f"t-{of}", "content": f"result of {of}"}])
+
+
+class TestParallelCalls:
+    calls = (call("p1", "u1", "m"), call("p2", "p1", "m"), call("p3", "p2", "m"))
+
+    def test_the_walk_ends_with_the_result_of_the_first_call(self, read: Write) -> None:
+        view = read(
+            user("u1"), *self.calls, result("r3", "p3", "p3"), result("r2", "p2", "p2"), result("r1", "p1", "p1"),
+            said("a1", "r1"),
+        )  # fmt: skip
+        assert view.chain == ("u1", "p1", "p2", "p3", "r3", "r2", "r1", "a1")
+        made = [each for entry in view.entries for each in entry.calls]
+        assert [each.output for each in made] == ["result of p1", "result of p2", "result of p3"]
+        assert not any(entry.interrupted for entry in view.entries)
+        assert view.entries[-1].end_id == "a1"
+
+    def test_a_result_may_follow_another_result(self, read: Write) -> None:
+        view = read(
+            user("u1"), *self.calls[:2], result("r1", "p1", "p1"), result("r2", "r1", "p2"), said("a1", "p2")
+        )  # fmt: skip
+        assert view.chain == ("u1", "p1", "p2", "r1", "r2", "a1")
+
+    def test_what_hangs_on_a_call_and_is_not_its_result_is_another_branch(self, read: Write) -> None:
+        view = read(
+            user("u1"), *self.calls[:1], user("b1", "p1"), result("b2", "p1", "other"), result("r1", "p1", "p1"),
+            said("a1", "r1"),
+        )  # fmt: skip
+        assert view.chain == ("u1", "p1", "r1", "a1")
+
+    def test_a_call_without_a_result_is_an_interrupted_answer(self, read: Write) -> None:
+        view = read(user("u1"), *self.calls[:2], result("r1", "p1", "p1"))
+        assert [entry.interrupted for entry in view.entries] == [False, False, True, False]
+        assert view.entries[2].calls[0].output is None
+        assert view.tool_called
 
 
 class TestEntries:
@@ -191,6 +342,33 @@ class TestEntries:
         answer["message"]["stop_reason"] = stop_reason
         assert read(user("u1"), answer).entries[1].complete is complete
 
+    @pytest.mark.parametrize("stop_reason", ["tool_use", "pause_turn", None])
+    def test_a_copy_cannot_end_with_an_answer_that_is_not_finished(self, read: Write, stop_reason: str | None) -> None:
+        answer = said("a1", "u1")
+        answer["message"]["stop_reason"] = stop_reason
+        assert read(user("u1"), answer).entries[1].end_id is None
+
+    def test_only_the_last_answer_of_a_turn_can_end_a_copy(self, read: Write) -> None:
+        note = user("n1", "a1", "<task-notification>\n<task-id>a1f6</task-id>\n</task-notification>")
+        view = read(user("u1"), said("a1", "u1"), note, said("a2", "n1"), user("u2", "a2"), said("a3", "u2"))
+        assert [each.end_id for each in view.entries if each.end_id] == ["a2", "a3"]
+
+    def test_the_usage_of_a_request_is_its_last_lines(self, read: Write) -> None:
+        lines = [said("a1", "u1"), said("a2", "a1"), said("a3", "a2")]
+        for line, message, output in zip(lines, ("m1", "m1", "m2"), (1, 20, 300), strict=True):
+            line["message"] |= {"id": message, "usage": {"input_tokens": 5, "output_tokens": output}}
+        assert [each.usage.output_tokens for each in read(user("u1"), *lines).entries] == [0, 20, 0, 300]
+
+    @pytest.mark.parametrize("field", ["timestamp", "cwd", "promptId", "permissionDecision", "toolDenialKind"])
+    def test_a_field_of_another_type_does_not_matter(self, read: Write, field: str) -> None:
+        assert ids(read(user("u1", **{field: 7}), said("a1", "u1", **{field: ["x"]}))) == ["u1", "a1"]
+
+    @pytest.mark.parametrize("field", ["id", "model", "usage", "stop_reason", "content"])
+    def test_a_field_of_a_message_of_another_type_does_not_matter(self, read: Write, field: str) -> None:
+        odd = said("a1", "u1")
+        odd["message"][field] = {"x": [1]}
+        assert ids(read(user("u1"), odd)) == ["u1", "a1"]
+
 
 class TestDamage:
     def test_a_truncated_last_line_is_skipped(self, read: Write) -> None:
@@ -228,10 +406,12 @@ class TestSince:
         view = read(*CHAIN, since=before)
         assert ids(view) == ["u2", "a2"]
         assert view.size_bytes > before
+        assert (view.chain, view.parent) == (("u2", "a2"), "a1")
 
     def test_at_the_end_there_is_nothing(self, read: Write) -> None:
         size = read(*CHAIN).size_bytes
-        assert ids(read(*CHAIN, since=size)) == []
+        view = read(*CHAIN, since=size)
+        assert (ids(view), view.chain, view.last_entry, view.parent) == ([], (), None, None)
 
     def test_a_file_that_shrank_is_read_whole(self, read: Write) -> None:
         assert ids(read(*CHAIN, since=10**9)) == ["u1", "a1", "u2", "a2"]

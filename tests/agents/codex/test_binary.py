@@ -54,13 +54,28 @@ class TestAbilities:
         )
         can = codex.abilities(help_text, version_text)
         assert (can.is_agent, can.resume, can.choose_id, can.asks, can.streams) == (True, True, False, False, False)
-        assert (can.product, can.version, can.fork) == ("codex-cli", "0.163.0", True)
+        assert (can.product, can.version, can.fork, can.rewind) == ("codex-cli", "0.163.0", True, True)
         assert {"--json", "--model", "--ignore-rules"} <= can.flags
 
     def test_a_binary_without_resume(self) -> None:
         can = abilities(HELP.replace("resume", "fork"), "codex-cli 0.1.0")
         assert (can.resume, can.fork) == (False, True)
         assert (abilities(HELP, "codex-cli 0.1.0").resume, abilities(HELP, "codex-cli 0.1.0").fork) == (True, False)
+
+    @pytest.mark.parametrize(
+        ("version", "can_rewind"),
+        [
+            ("codex-cli 0.163.0", True),
+            ("codex-cli 0.163.0-alpha.1", True),
+            ("codex-cli 1.0.0", True),
+            ("codex-cli 0.162.9", False),
+            ("other-cli 0.163.0", False),
+            ("", False),
+        ],
+    )
+    def test_rewind_is_known_by_version(self, version: str, can_rewind: bool) -> None:
+        assert abilities(HELP.replace("resume", "fork"), version).rewind is can_rewind
+        assert not abilities(HELP, version).rewind
 
     def test_another_program_is_not_accepted_as_codex(self) -> None:
         can = abilities("usage: ls [OPTION]\n  --all\n", "ls (GNU coreutils) 9.1\n")

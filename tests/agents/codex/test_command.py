@@ -58,6 +58,8 @@ class TestCommand:
         assert forked == ["fork" if word == "resume" else word for word in words(resume=True)]
         with pytest.raises(UsageError):
             codex.command(BINARY, CAN, replace(launch, fork_of="last"))
+        with pytest.raises(UsageError, match="whole"):
+            codex.command(BINARY, CAN, replace(launch, rewind_to=SESSION))
 
     def test_permissions_are_the_sandbox(self) -> None:
         modes = {each: settings(words(permissions=each))["sandbox_mode"] for each in Permissions}

@@ -71,12 +71,6 @@ class Claude(Adapter):
 
         return session.read_session(path, since)
 
-    def only_bookkeeping(self, path: Path, since: int, last_entry: str | None) -> bool:
-        from clew.agents.bookkeeping import only_bookkeeping
-        from clew.agents.claude import session
-
-        return only_bookkeeping(path, since, lambda line: session.is_bookkeeping(line, last_entry))
-
     def expected_session_path(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
         return location.expected_session_path(config_dir, work_dir, session_id)
 

@@ -15,11 +15,13 @@ turns.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from typing import Any
 
-from clew.agents.claude.session import CLI_NOTE_PREFIXES
+from clew.agents.claude.entries import CLI_NOTE_PREFIXES
+from clew.agents.claude.transcript import Transcript
 from clew.agents.portable_form import json_line, numbers_only, texts_only
 
 # The only texts of the CLI's own, in the role of the user or the agent, that are kept.
@@ -55,7 +57,8 @@ class _NotPortable(Exception):
 
 def portable_form(content: bytes) -> bytes | None:
     lines = list(_lines(content))
-    chain = _chain(lines)
+    transcript = _transcript(content)
+    chain = {row.uuid for row in transcript.chain(transcript.leaf())}
     kept: list[bytes] = []
     parents: dict[str, str | None] = {}  # by line: the line itself if it is kept, else the nearest kept ancestor
     try:
@@ -67,7 +70,9 @@ def portable_form(content: bytes) -> bytes | None:
             uuid = line.get("uuid")
             if not isinstance(uuid, str):
                 continue
-            above = parents.get(str(line.get("parentUuid")))
+            row = transcript.rows.get(uuid)
+            followed = transcript.above(row) if row is not None else None
+            above = parents.get(followed.uuid) if followed is not None else None
             message = _message(line, on_chain=uuid in chain)
             parents[uuid] = uuid if message is not None else above
             if message is not None:
@@ -81,11 +86,10 @@ def portable_form(content: bytes) -> bytes | None:
 def appendable_lines(content: bytes, more: bytes) -> bytes:
     """The first line gets the content's last entry as its parent. The CLI continues from that entry, which
     `last-prompt` names, and ignores any other branch as abandoned."""
-    lines, added = list(_lines(content)), list(_lines(more))
-    leaf = next((line["uuid"] for line in reversed(lines) if line.get("uuid") and not line.get("isSidechain")), None)
+    added, leaf = list(_lines(more)), _transcript(content).leaf()
     first = next((line for line in added if line.get("uuid")), None)
     if first is not None:
-        first["parentUuid"] = leaf
+        first["parentUuid"] = leaf.uuid if leaf is not None else None
     return b"".join(json_line(line) for line in added)
 
 
@@ -99,16 +103,8 @@ def _lines(content: bytes) -> Iterator[Line]:
             yield value
 
 
-def _chain(lines: list[Line]) -> set[str]:
-    """The ids on the active chain."""
-    by_id = {str(line["uuid"]): line for line in lines if line.get("uuid") and not line.get("isSidechain")}
-    at = next((str(line["uuid"]) for line in reversed(lines) if str(line.get("uuid")) in by_id), None)
-    found: set[str] = set()
-    while at is not None and at in by_id and at not in found:
-        found.add(at)
-        above = by_id[at].get("parentUuid")
-        at = str(above) if above else None
-    return found
+def _transcript(content: bytes) -> Transcript:
+    return Transcript(io.BytesIO(content), 0, len(content))
 
 
 def _message(line: Line, *, on_chain: bool) -> Line | None:

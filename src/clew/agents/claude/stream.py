@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
-from clew.agents.adapter import OUTPUT_CHARS, StreamResult
+from clew.agents.adapter import StreamResult
 from clew.agents.claude.diagnosis import diagnose
+from clew.agents.claude.numbers import number, usage
+from clew.agents.claude.tool_result import read_tool_result
 from clew.agents.json_lines import decode
 from clew.core.costs.usage import NO_USAGE, RequestUsage, Usage
 from clew.core.record import fields_of, replace
@@ -33,13 +35,6 @@ from clew.core.runs.events import (
 )
 
 QUESTION_TOOL = "AskUserQuestion"
-
-# The CLI puts this in place of a tool's output. It counts only in a result without metadata: a tool may print it too.
-NOT_CALLED = "<tool_use_error>"
-MCP_TOOL = "mcp__"  # the prefix of MCP tools: an MCP server may use NOT_CALLED for its own errors
-# The tool exists, but the thread's permissions or a rule of the user disabled it.
-DISABLED = re.compile(r"<tool_use_error>Error: No such tool available: (\S+)\. \1 is disabled\b")
-
 
 _RESULT = re.compile(rb'\A\s*\{\s*"type"\s*:\s*"result"')
 
@@ -100,13 +95,13 @@ class ClaudeReader:
         requests = self._requests()
         if result is None:
             return StreamResult(diagnosis, self._streamed(), requests=requests, uncounted=self._streamed())
-        counted = sum((_usage(each.get("usage")) for each in self._results), NO_USAGE)
+        counted = sum((usage(each.get("usage")) for each in self._results), NO_USAGE)
         cut_off = self._cut_off(counted)
         return StreamResult(
             diagnosis,
             counted + cut_off,
             cost_usd=_own_cost(self._results),
-            cost_total_usd=_number(self._results[-1].get("total_cost_usd")),
+            cost_total_usd=number(self._results[-1].get("total_cost_usd")),
             requests=requests,
             uncounted=cut_off,
         )
@@ -139,7 +134,7 @@ class ClaudeReader:
                 return [TextStreamed(str(event["delta"]["text"]))]
             case "message_start":
                 message = event["message"]
-                self._usage[str(message["id"])] = _usage(message.get("usage"))
+                self._usage[str(message["id"])] = usage(message.get("usage"))
                 withdrawn: list[Event] = [TextWithdrawn()] if self._has_pieces else []
                 self._has_pieces = False
                 return [*withdrawn, TokensCounted(self._streamed())]
@@ -187,16 +182,9 @@ class ClaudeReader:
         ]
 
     def _tool_result(self, block: Mapping[str, Any], meta: Mapping[str, Any]) -> Event:
-        tool_id = str(block["tool_use_id"])
-        output = _output(block.get("content"))
-        is_error = bool(block.get("is_error"))
-        refused = _is_refused(meta)
-        name = self._open_tools.pop(tool_id, "")
-        unknown = is_error and not meta and output.startswith(NOT_CALLED) and not name.startswith(MCP_TOOL)
-        ran = not (refused or unknown)
-        self._ran = self._ran or ran
-        declined = refused or (unknown and DISABLED.match(output) is not None)
-        return ToolFinished(tool_id, is_error, output[:OUTPUT_CHARS], ran, declined)
+        result = read_tool_result(block, meta, self._open_tools.pop(str(block["tool_use_id"]), ""))
+        self._ran = self._ran or result.ran
+        return ToolFinished(result.tool_id, result.is_error, result.output, result.ran, result.declined)
 
     def _control_request(self, value: dict[str, Any]) -> list[Event]:
         request = value["request"]
@@ -218,7 +206,7 @@ class ClaudeReader:
 
     def _rate_limit(self, value: dict[str, Any]) -> list[Event]:
         info = value["rate_limit_info"]
-        self._resets_at = _number(info.get("resetsAt")) if info.get("status") == "rejected" else None
+        self._resets_at = number(info.get("resetsAt")) if info.get("status") == "rejected" else None
         return []
 
     def _read_result(self, value: dict[str, Any]) -> list[Event]:
@@ -239,49 +227,14 @@ _READERS = {
 }
 
 
-def _is_refused(meta: Mapping[str, Any]) -> bool:
-    """Whether a person or a rule refused the tool before it ran. A tool that is stopped while it runs is marked
-    `user-rejected` too, but without a decision: it may have run in part or in full.
-    """
-    decision = meta.get("permission_decision")
-    if isinstance(decision, Mapping):
-        return decision.get("decision") == "reject"
-    return meta.get("non_execution_kind") == "permission-rule"
-
-
-def _usage(value: Any) -> Usage:
-    if not isinstance(value, Mapping):
-        return NO_USAGE
-    return Usage(**{name: int(_number(value.get(name)) or 0) for name in fields_of(Usage)})
-
-
 def _own_cost(results: list[dict[str, Any]]) -> float | None:
     """This run's own cost, if the CLI reports it (newer versions do). The CLI's total includes earlier runs."""
     found = [result.get("model_usage_since_last_result") for result in results]
     costs = [
-        _number(usage.get("costUSD")) or 0.0
+        number(usage.get("costUSD")) or 0.0
         for since in found
         if isinstance(since, Mapping)
         for usage in since.values()
         if isinstance(usage, Mapping)
     ]
     return sum(costs) if costs else None
-
-
-def _number(value: Any) -> float | None:
-    """A finite number, or None."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e15:
-        return None
-    return float(value)
-
-
-def _output(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    return "\n".join(
-        str(block.get("text", "")) if block.get("type") == "text" else f"[{block.get('type')}]"
-        for block in content
-        if isinstance(block, dict)
-    )

@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clew.agents.adapter import Adapter, Binary, LaunchProfile, PathProtection, SessionHead, SessionView, StreamReader
+from clew.agents.adapter import (
+    Adapter,
+    Binary,
+    CopyDialog,
+    LaunchProfile,
+    PathProtection,
+    SessionHead,
+    SessionView,
+    StreamReader,
+)
 from clew.agents.codex import binary, command, location, rules, sandbox
 from clew.core.costs.usage import Usage
 from clew.core.decision import Abilities
@@ -39,6 +48,13 @@ class Codex(Adapter):
 
     def command(self, binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list[str]:
         return command.command(binary, abilities, launch)
+
+    def copy_dialog(self, binary: Binary, abilities: Abilities, launch: LaunchProfile) -> CopyDialog | None:
+        if not launch.rewind_to:
+            return None
+        from clew.agents.codex import copying
+
+        return copying.copy_dialog(binary, launch)
 
     def path_protection(self, abilities: Abilities, permissions: Permissions) -> PathProtection:
         return PathProtection.SANDBOX if sandbox.can_hide(abilities, permissions) else PathProtection.NONE
@@ -76,22 +92,20 @@ class Codex(Adapter):
 
     def origin_files(self, path: Path) -> tuple[tuple[Path, int], ...]:
         with path.open("rb") as file:
-            if b'"forked_from_id"' not in file.readline():
-                return ()
-        from clew.agents.codex import session
+            first = file.readline()
+        if b'"history_base"' not in first and b'"forked_from_id"' not in first:
+            return ()
+        from clew.agents.codex import origins
 
-        return session.origin_files(path)
+        return origins.origin_files(path)
 
-    def only_bookkeeping(self, path: Path, since: int, last_entry: str | None) -> bool:
-        from clew.agents.bookkeeping import only_bookkeeping
-        from clew.agents.codex import session
-
-        return only_bookkeeping(path, since, session.is_bookkeeping)
+    def earlier_files(self, path: Path) -> list[Path]:
+        return location.earlier_files(path)
 
     def session_usage(self, path: Path) -> Usage | None:
-        from clew.agents.codex import session
+        from clew.agents.codex import tokens
 
-        return session.session_usage(path)
+        return tokens.session_usage(path)
 
     def expected_session_path(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
         return location.expected_session_path(config_dir, session_id)

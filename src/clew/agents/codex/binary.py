@@ -8,6 +8,9 @@ from functools import partial
 from clew.agents import programs
 from clew.core.decision import Abilities
 
+REWIND_SINCE_VERSION = (0, 163, 0)  # known by version, because no help lists what the app server can do
+REWIND_PRODUCT = "codex-cli"
+
 NAMES = ("codex",)
 
 _RESUME = re.compile(r"^\s+resume\b", re.MULTILINE)  # in the list of `codex exec`'s own commands
@@ -24,6 +27,7 @@ def abilities(help_text: str, version_text: str) -> Abilities:
     """From `codex exec --help` and `codex --version`."""
     flags = programs.options_in(help_text)
     match = _VERSION.search(version_text)
+    can_fork = bool(_FORK.search(help_text))
     return Abilities(
         resume=bool(_RESUME.search(help_text)),
         choose_id=False,  # it chooses the ids of its sessions itself
@@ -33,5 +37,10 @@ def abilities(help_text: str, version_text: str) -> Abilities:
         product=match.group(1) if match else version_text.strip().partition("\n")[0][:80],
         asks=False,
         streams=False,
-        fork=bool(_FORK.search(help_text)),
+        fork=can_fork,
+        rewind=can_fork and match is not None and match.group(1) == REWIND_PRODUCT and _has_rewind(match.group(2)),
     )
+
+
+def _has_rewind(version: str) -> bool:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3]) >= REWIND_SINCE_VERSION

@@ -41,22 +41,24 @@ def command(binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list
     resumed = [launch.fork_of or launch.session_id] if launch.resume else []  # Codex chooses the id of a copy itself
     if not all(map(is_session_id, resumed)):
         raise UsageError("Codex would start a new session for this id, because it is not a UUID.")
+    if launch.fork_of and launch.rewind_to:
+        raise UsageError("codex exec fork copies a whole session. A copy that ends earlier is made before the turn.")
     how = ["fork" if launch.fork_of else "resume"] if launch.resume else []
     argv = [binary.path, "exec", *how, "--json", "--skip-git-repo-check"]
     if launch.model:
         argv += ["--model", launch.model]
     for key, value in sandbox.settings(launch, abilities):
-        argv += _setting(key, value)
-    argv += _setting("approval_policy", '"never"')
+        argv += setting(key, value)
+    argv += setting("approval_policy", '"never"')
     if sandbox.MODE[launch.permissions] == "read-only" and "--ignore-rules" in abilities.flags:
         argv.append("--ignore-rules")  # the user's own rules may allow a command to run outside the sandbox
-    argv += _trust(launch)
+    argv += trust(launch)
     # Without a network, Codex would retry forever; with this setting it gives up after its usual retries.
-    argv += _setting("features.unbounded_connection_retries", "false")
+    argv += setting("features.unbounded_connection_retries", "false")
     return [*argv, *resumed, "-"]
 
 
-def _trust(launch: LaunchProfile) -> list[str]:
+def trust(launch: LaunchProfile) -> list[str]:
     """A repository's own settings run code (hooks, MCP servers), so they load only where the user trusts them.
 
     This must be explicit: by default Codex trusts every directory that it may write to, and records that permanently in
@@ -64,9 +66,9 @@ def _trust(launch: LaunchProfile) -> list[str]:
     """
     work_dir = Path(os.path.realpath(launch.work_dir))
     if launch.trust is Trust.PROJECT:
-        return _setting("projects", _table((folder, "trusted") for folder in repository(work_dir)))
+        return setting("projects", _table((folder, "trusted") for folder in repository(work_dir)))
     # With no root markers, only the work directory is the project, so a trusted folder above it is not read either.
-    return [*_setting("project_root_markers", "[]"), *_setting("projects", _table([(work_dir, "untrusted")]))]
+    return [*setting("project_root_markers", "[]"), *setting("projects", _table([(work_dir, "untrusted")]))]
 
 
 def repository(work_dir: Path) -> Iterator[Path]:
@@ -80,7 +82,7 @@ def _table(levels: Iterator[tuple[Path, str]] | list[tuple[Path, str]]) -> str:
     return "{" + ",".join(f'{sandbox.quoted(str(folder))}={{trust_level="{level}"}}' for folder, level in levels) + "}"
 
 
-def _setting(key: str, value: str) -> list[str]:
+def setting(key: str, value: str) -> list[str]:
     return ["-c", f"{key}={value}"]
 
 

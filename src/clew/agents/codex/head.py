@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from clew.agents.adapter import SessionHead
+from clew.agents.codex.location import earlier_files, session_of
 from clew.agents.codex.session import prompt_text
 from clew.agents.json_lines import decode
 
@@ -13,7 +14,8 @@ HEAD_BYTES = 256 * 1024  # how much is read of a file; half of it may be instruc
 
 
 def session_head(path: Path) -> SessionHead | None:
-    with path.open("rb") as file:
+    session_id = session_of(path) or path.stem[-36:]
+    with (earlier_files(path) or [path])[0].open("rb") as file:
         lines = file.read(HEAD_BYTES).split(b"\n")
     meta = (decode(lines[0]) or {}).get("payload")
     if not isinstance(meta, Mapping) or not isinstance(meta.get("id"), str):
@@ -25,5 +27,5 @@ def session_head(path: Path) -> SessionHead | None:
     for line in lines[1:]:
         text = prompt_text(decode(line) or {}) if b'"user"' in line else None
         if text:
-            return SessionHead(path.stem[-36:], work_dir, text)
-    return SessionHead(path.stem[-36:], work_dir, "")
+            return SessionHead(session_id, work_dir, text)
+    return SessionHead(session_id, work_dir, "")

@@ -51,12 +51,13 @@ def _lines(content: bytes) -> Iterator[Line]:
 
 
 def _is_not_portable(line: Line, payload: Line) -> bool:
-    """Whether the thread does not show it: a summary, removed turns, the start of a copy, or an unknown note."""
+    """Whether the thread does not show it: a summary, removed turns, the start of a copy or of a later file, or an
+    unknown note."""
     kind = line.get("type")
     if kind == "compacted" or (kind == "event_msg" and payload.get("type") in _NOT_PORTABLE_EVENTS):
         return True
     if kind == "session_meta":
-        return bool(payload.get("forked_from_id"))
+        return bool(payload.get("forked_from_id") or payload.get("history_base"))
     is_note = kind == "response_item" and payload.get("role") == "user" and not is_prompt(payload, text_of(payload))
     return is_note and not text_of(payload).lstrip().startswith(CODEX_NOTE_PREFIXES)
 

@@ -42,7 +42,7 @@ def settings(launch: LaunchProfile, abilities: Abilities) -> Iterator[tuple[str,
     yield "sandbox_mode", quoted(mode)
     if not launch.hidden_paths or not can_hide(abilities, launch.permissions):
         return
-    own = _user_settings(launch.config_dir)
+    own = user_tables(launch.config_dir, "features", "sandbox_workspace_write")
     if own.get("features", {}).get("use_legacy_landlock"):  # the legacy sandbox cannot hide anything
         return
     table = own.get("sandbox_workspace_write", {})
@@ -76,13 +76,15 @@ def _value(access: Any) -> str:
     return "{" + ",".join(f"{quoted(path)}={quoted(each)}" for path, each in access.items()) + "}"
 
 
-def _user_settings(config_dir: str) -> dict[str, Any]:
-    """The user's own settings (reads the disk); {}: there are none, or they are invalid, which Codex will report."""
+def user_tables(config_dir: str, *names: str) -> dict[str, Any]:
+    """Tables of the user's own settings (reads the disk). One is missing if it is invalid, which Codex will report."""
+    if not config_dir:
+        return {}
     try:
         found = tomllib.loads(Path(config_dir, "config.toml").read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    tables = {name: found.get(name, {}) for name in ("features", "sandbox_workspace_write")}
+    tables = {name: found.get(name, {}) for name in names}
     return {name: table for name, table in tables.items() if isinstance(table, dict)}
 
 

@@ -1,32 +1,36 @@
 """Reading Codex's own session files ("rollouts").
 
-A file is JSON lines that are only ever appended to. `response_item` lines are what the model is shown, in order; the
-rest is bookkeeping. `content_item_kinds` tells the prompts of a person or a host from Codex's own notes. Invalid lines
-are skipped, as the CLI does. A copy (`exec fork`) names the session and the line that it continues from, and holds only
-what came after.
+A file is JSON lines that are only ever appended to. `response_item` lines are what the model is shown, in order: they
+are the session's chain, together with the `compacted` lines that replace what is above them. The rest is bookkeeping.
+`content_item_kinds` tells the prompts of a person or a host from Codex's own notes. A turn is what stands between
+`task_started` and `task_complete` or `turn_aborted`; its id is what `thread/fork` accepts as the end of a copy.
+`thread_rolled_back` removes the last turns from the chain. Invalid lines are skipped, as the CLI does.
+
+A model's response is one or more `response_item` lines. Its calls belong to its last message; if it has no message,
+they are an entry without text. `token_usage_record` counts the tokens of one response; `token_count` repeats the last
+count from time to time, and is used only for files that have no record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from clew.agents.adapter import SessionEntry, SessionView
+from clew.agents.adapter import UUID, SessionEntry, SessionView
+from clew.agents.codex import calls
 from clew.agents.codex.command import prompt_id
-from clew.agents.codex.location import session_file
-from clew.agents.codex.tokens import usage_from
+from clew.agents.codex.origins import is_before, is_copy, origins
+from clew.agents.codex.tokens import TAIL_BYTES, usage_from
 from clew.agents.json_lines import decode
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.history import Role
-from clew.core.record import replace
 
-TAIL_BYTES = 128 * 1024
-MAX_FORKS = 100  # how many levels of copies of copies are followed
-
-_USED = frozenset({"response_item", "event_msg", "turn_context", "compacted"})
+_ON_CHAIN = frozenset({"response_item", "compacted"})
+_USED = _ON_CHAIN | {"event_msg", "turn_context", "token_usage_record", "session_meta"}
 # How Codex's own notes in the role of the user begin, for versions that do not mark them.
 CODEX_NOTE_PREFIXES = (
     "<environment_context>",
@@ -47,19 +51,66 @@ class _Head(msgspec.Struct):
 _HEAD = msgspec.json.Decoder(_Head)
 
 
+class _Draft:
+    """An entry, while the file is read: what follows it may complete it."""
+
+    def __init__(self, entry_id: str, role: Role, text: str, offset: int, at: float | None, place: int) -> None:
+        self.id = entry_id
+        self.role = role
+        self.text = text
+        self.offset = offset
+        self.at = at
+        self.place = place  # of its line on the chain
+        self.is_prompt = False
+        self.complete = role is Role.USER
+        self.model = ""
+        self.usage: Usage = NO_USAGE
+        self.calls: list[calls.ToolCall] = []
+        self.interrupted = False
+        self.end_id: str | None = None
+
+    def finished(self) -> SessionEntry:
+        return SessionEntry(
+            id=self.id,
+            role=self.role,
+            text=self.text,
+            is_prompt=self.is_prompt,
+            complete=self.complete,
+            offset=self.offset,
+            place=self.place,
+            at=self.at,
+            model=self.model,
+            usage=self.usage,
+            calls=tuple(call.finished() for call in self.calls),
+            interrupted=self.interrupted,
+            end_id=self.end_id,
+        )
+
+
 class _Session:
     """The part of a session that was read so far."""
 
     def __init__(self) -> None:
-        self.entries: list[SessionEntry] = []
-        self.last: str | None = None
+        self.drafts: list[_Draft] = []
+        self.chain: list[str] = []
+        self.compactions: list[tuple[int, int]] = []  # each: its place on the chain, the number of entries before it
         self.model = ""
         self.tool_called = False
+        self.removed_earlier = False  # turns were removed that began before the part that was read
+        self.is_sound = True  # False: a line repeats the id of another, or the file's first line: Codex writes neither
+        self._ids: set[str] = set()
+        self._work_dir = ""
+        self._turn_from = 0  # how many entries were there when the current turn began
+        self._turn_is_open = False
+        self._response: _Draft | None = None  # the first entry of a response whose tokens were not counted yet
+        self._last_of_response: _Draft | None = None  # a call that follows belongs to it
+        self._uncounted: Usage = NO_USAGE  # of a summary, which is not an entry: part of the turn's next response
+        self._calls: dict[str, calls.ToolCall] = {}
 
     def copy(self, raw: bytes, until: int | None) -> None:
         """Reads the session that this one is a copy of, up to line `until`. Offset -1: the entry is not in our file."""
         for _, value in _lines(raw, 0):
-            if not _is_before(value, until):
+            if not is_before(value, until):
                 break
             self._take(value, -1)
         self.tool_called = False  # only calls after the fork count
@@ -68,110 +119,238 @@ class _Session:
         for offset, value in _lines(raw, start):
             self._take(value, offset)
 
+    def view(self, size: int, *, is_whole: bool, parent: str | None) -> SessionView:
+        place, before = self.compactions[-1] if self.compactions else (None, 0)
+        return SessionView(
+            entries=tuple(draft.finished() for draft in self.drafts),
+            last_entry=self.chain[-1] if self.chain else parent,
+            size_bytes=size,
+            model=self.model,
+            tool_called=self.tool_called,
+            is_whole=is_whole,
+            chain=tuple(self.chain),
+            parent=parent,
+            compacted_at=self.chain[place] if place is not None else None,
+            compacted_after=before,
+            is_sound=self.is_sound,
+        )
+
     def _take(self, value: Mapping[str, Any], offset: int) -> None:
-        payload, stamp = value.get("payload"), str(value.get("timestamp"))
+        payload = value.get("payload")
         if not isinstance(payload, Mapping):
             return
         match value.get("type"):
+            case "session_meta":  # it is a file's first line; the CLI would take a second one for a new beginning
+                self.is_sound = self.is_sound and offset <= 0
             case "turn_context":
                 self.model = str(payload.get("model") or self.model)
+                self._work_dir = str(payload.get("cwd") or self._work_dir)
+            case "token_usage_record":
+                self._count(payload.get("usage"))
             case "event_msg":
-                self._event(payload, stamp)
+                self._event(payload)
             case "compacted":
-                self._compacted(str(payload.get("message") or ""))
+                self._compacted(payload, line_id(value, payload))
             case "response_item":
-                self._item(payload, offset, str(payload.get("id") or stamp))
+                self._item(payload, offset, line_id(value, payload), _epoch_s(value.get("timestamp")))
 
-    def _event(self, payload: Mapping[str, Any], stamp: str) -> None:
+    # What happened in a turn
+
+    def _event(self, payload: Mapping[str, Any]) -> None:
         match payload.get("type"):
-            case "task_complete" if not payload.get("error"):
-                if self.entries and self.entries[-1].role is Role.ASSISTANT:
-                    self.entries[-1] = replace(self.entries[-1], complete=True)
-            case "thread_rolled_back":  # somebody removed the last turns
-                for _ in range(int(payload.get("num_turns") or 0)):
-                    prompts = [n for n, entry in enumerate(self.entries) if entry.is_prompt]
-                    del self.entries[prompts[-1] if prompts else 0 :]
-                self.last = stamp
+            case "task_started":
+                if self._turn_is_open:  # the process was ended in the middle of it
+                    self._interrupt()
+                self._turn_from, self._turn_is_open = len(self.drafts), True
+                self._uncounted = NO_USAGE
+                self._end_response()
+            case "task_complete":
+                self._turn_is_open = False
+                if not payload.get("error"):
+                    self._complete(str(payload.get("turn_id")))
+            case "turn_aborted":
+                self._turn_is_open = False
+                self._interrupt()
+            case "thread_rolled_back":
+                self._roll_back(payload.get("num_turns"))
+            case "token_count":
+                info = payload.get("info")
+                self._count(info.get("last_token_usage") if isinstance(info, Mapping) else None)
+            case "item_completed":
+                item = payload.get("item")
+                call = self._calls.get(str(item.get("id"))) if isinstance(item, Mapping) else None
+                if call is not None and isinstance(item, Mapping):
+                    call.noted(item)
 
-    def _compacted(self, summary: str) -> None:
+    def _answer(self) -> _Draft | None:
+        """The current turn's last entry, if that is an answer."""
+        last = self.drafts[-1] if len(self.drafts) > self._turn_from else None
+        return last if last is not None and last.role is Role.ASSISTANT else None
+
+    def _complete(self, turn_id: str) -> None:
+        answer = self._answer()
+        if answer is not None:
+            answer.complete = True
+            answer.end_id = turn_id if UUID.match(turn_id) else None
+
+    def _interrupt(self) -> None:
+        """Codex's own note about an interrupted turn comes before the event that says so."""
+        answers = [draft for draft in self.drafts[self._turn_from :] if draft.role is Role.ASSISTANT]
+        if answers and not answers[-1].complete:
+            answers[-1].interrupted = True
+
+    def _count(self, tokens: Any) -> None:
+        """The tokens of the response that has just been read. Any other count is a repetition."""
+        if self._response is not None and isinstance(tokens, Mapping):
+            self._response.usage = usage_from(tokens) + self._uncounted
+            self._uncounted = NO_USAGE
+            self._end_response()
+
+    def _end_response(self) -> None:
+        self._response = self._last_of_response = None
+
+    def _roll_back(self, turns: Any) -> None:
+        """Removes the last turns. If more are removed than were read, the rest was before what was read."""
+        prompts = [n for n, draft in enumerate(self.drafts) if draft.is_prompt]
+        count = turns if isinstance(turns, int) else 0
+        if count <= 0:
+            return
+        self.removed_earlier = self.removed_earlier or count > len(prompts)
+        first = prompts[-count] if count <= len(prompts) else 0
+        place = self.drafts[first].place if count <= len(prompts) else 0
+        del self.drafts[first:], self.chain[place:]
+        self.compactions = [each for each in self.compactions if each[0] < place]
+        self._turn_from = len(self.drafts)
+        self._end_response()
+
+    def _compacted(self, payload: Mapping[str, Any], own_id: str) -> None:
         """Removes the summary that Codex asked the model for: in the file it looks like an answer."""
-        if self.entries and self.entries[-1].role is Role.ASSISTANT and summary.endswith(self.entries[-1].text):
-            del self.entries[-1]
+        summary, last = str(payload.get("message") or ""), self.drafts[-1] if self.drafts else None
+        if last is not None and last.role is Role.ASSISTANT and last.text and summary.endswith(last.text):
+            self._uncounted += last.usage
+            del self.drafts[-1]
+        self._end_response()
+        self.compactions.append((len(self.chain), len(self.drafts)))
+        self.chain.append(own_id)
 
-    def _item(self, payload: Mapping[str, Any], offset: int, own_id: str) -> None:
-        role, text = payload.get("role"), text_of(payload)
-        if payload.get("type") != "message":
-            self.tool_called = self.tool_called or str(payload.get("type")).endswith("_call")
-        elif role == "assistant":
-            self.entries.append(
-                SessionEntry(own_id, Role.ASSISTANT, text, is_prompt=False, complete=False, offset=offset)
-            )
-        elif role == "user":
-            asks = is_prompt(payload, text)
-            entry_id = prompt_id(text) if asks else own_id
-            self.entries.append(SessionEntry(entry_id, Role.USER, text, is_prompt=asks, offset=offset))
-        self.last = own_id
+    # What the model is shown
+
+    def _item(self, payload: Mapping[str, Any], offset: int, own_id: str, at: float | None) -> None:
+        def draft(role: Role, text: str, entry_id: str = own_id) -> _Draft:
+            return _Draft(entry_id, role, text, offset, at, len(self.chain) - 1)
+
+        self.chain.append(own_id)
+        self._check_id(payload.get("id"))
+        if calls.is_output(payload):
+            self._tool_ended(payload)
+        elif calls.is_call(payload):
+            self.tool_called = True
+            self._called(calls.ToolCall(payload, own_id, self._work_dir), draft(Role.ASSISTANT, ""))
+        elif payload.get("type") == "message":
+            text = text_of(payload)
+            if payload.get("role") == "assistant":
+                self._said(draft(Role.ASSISTANT, text))
+            elif payload.get("role") == "user":
+                asks = is_prompt(payload, text)
+                note = draft(Role.USER, text, prompt_id(text) if asks else own_id)
+                note.is_prompt = asks
+                self.drafts.append(note)
+                self._end_response()
+
+    def _check_id(self, own_id: Any) -> None:
+        if isinstance(own_id, str) and own_id:
+            self.is_sound = self.is_sound and own_id not in self._ids
+            self._ids.add(own_id)
+
+    def _said(self, answer: _Draft) -> None:
+        answer.model = self.model
+        self.drafts.append(answer)
+        if self._last_of_response is None:
+            self._response = answer
+        self._last_of_response = answer
+
+    def _called(self, call: calls.ToolCall, without_text: _Draft) -> None:
+        if self._last_of_response is None:
+            self._said(without_text)
+        assert self._last_of_response is not None
+        self._last_of_response.calls.append(call)
+        self._calls[call.tool_id] = call
+
+    def _tool_ended(self, payload: Mapping[str, Any]) -> None:
+        call = self._calls.get(str(payload.get("call_id")))
+        if call is not None:
+            call.ended(payload.get("output"))
+        self._last_of_response = None  # what follows is another response
 
 
 def read_session(path: Path, since: int = 0) -> SessionView:
     """The file is only appended to, so the lines after byte `since` show what a turn added.
 
     A copy that is read from its start begins with the entries of its origin. If the origin is gone, the copy counts as
-    empty, because the CLI cannot continue it either.
+    empty, because the CLI cannot continue it either. If the lines after `since` remove earlier turns, the whole file is
+    read, so that the chain shows what is left of it.
     """
     with path.open("rb") as file:
         size = file.seek(0, 2)
         start = file.seek(since if since <= size else 0)
         raw = file.read()
-    session = _Session()
-    is_copy = start == 0 and _forked_from(raw.partition(b"\n")[0]) is not None
-    if is_copy:
-        earlier = _origins(path)
-        if earlier is None:
+    if start == 0:
+        session, copied = _beginning(path, raw)
+        if session is None:
             return SessionView((), None, size, is_whole=False)
-        for origin, until in earlier:
-            session.copy(origin.read_bytes(), until)
+        session.read(raw, 0)
+        return session.view(size, is_whole=not copied, parent=None)
+    session = _Session()
     session.read(raw, start)
-    return SessionView(tuple(session.entries), session.last, size, session.model, session.tool_called, not is_copy)
+    if session.removed_earlier:
+        return read_session(path)
+    return session.view(size, is_whole=True, parent=_last_before(path, start))
 
 
-def is_bookkeeping(line: Mapping[str, Any]) -> bool:
-    """Whether the line is a count of tokens. Any other belongs to a turn, or may change what the model is shown."""
-    payload = line.get("payload")
-    if line.get("type") != "event_msg":
-        return line.get("type") == "token_usage_record"
-    return isinstance(payload, Mapping) and payload.get("type") == "token_count"
+def _beginning(path: Path, raw: bytes) -> tuple[_Session | None, bool]:
+    """What a copy begins with, and whether it is a copy. None: the session that it was made from is gone."""
+    session = _Session()
+    if not is_copy(raw.partition(b"\n")[0]):
+        return session, False
+    found = origins(path)
+    if found is None:
+        return None, True
+    for origin in found:
+        session.copy(origin.path.read_bytes(), origin.until)
+    return session, True
 
 
-def _origins(path: Path) -> list[tuple[Path, int | None]] | None:
-    """The files that a copy continues from, the oldest first, each with the line where it ends. None: one is gone."""
-    found: list[tuple[Path, int | None]] = []
-    for _ in range(MAX_FORKS):
-        with path.open("rb") as file:
-            if _forked_from(file.readline()) is None:
-                return found[::-1]
-        origin = _origin(path)
-        if origin is None:
-            return None
-        found.append(origin)
-        path = origin[0]
-    return None
-
-
-def origin_files(path: Path) -> tuple[tuple[Path, int], ...]:
-    """The files that hold the beginning of a copy, each with the byte where it ends."""
-    return tuple((origin, _end_of(origin, until)) for origin, until in _origins(path) or ())
-
-
-def _end_of(path: Path, until: int | None) -> int:
-    """The byte where the line with that ordinal begins, or where the file ends."""
-    end = 0
+def _last_before(path: Path, end: int) -> str | None:
+    """The last line on the chain before byte `end`. It is near, unless turns were removed there or a copy begins."""
+    size = TAIL_BYTES
     with path.open("rb") as file:
-        for line in file:
-            if until is not None and not _is_before(decode(line) or {}, until):
+        while True:
+            start = file.seek(max(0, end - size))
+            raw = file.read(end - start)
+            for line in reversed(raw.split(b"\n")[1 if start else 0 :]):
+                kind = _kind(line) if line else ""
+                if kind == "event_msg" and b'"thread_rolled_back"' in line:
+                    start = 0
+                    break
+                value = decode(line) if kind in _ON_CHAIN else None
+                payload = value.get("payload") if value is not None else None
+                if value is not None and isinstance(payload, Mapping):
+                    return line_id(value, payload)
+            if start == 0:
                 break
-            end += len(line)
-    return end
+            size *= 8
+        file.seek(0)
+        raw = file.read(end)
+    session, _ = _beginning(path, raw)
+    if session is None:
+        return None
+    session.read(raw, 0)
+    return session.chain[-1] if session.chain else None
+
+
+def line_id(line: Mapping[str, Any], payload: Mapping[str, Any]) -> str:
+    """The id of a line on the chain. Older versions write none; then the line's time takes its place."""
+    return str(payload.get("id") or payload.get("window_id") or line.get("timestamp"))
 
 
 def prompt_text(line: Mapping[str, Any]) -> str | None:
@@ -181,63 +360,6 @@ def prompt_text(line: Mapping[str, Any]) -> str | None:
         return None
     text = text_of(payload)
     return text if is_prompt(payload, text) else None
-
-
-def session_usage(path: Path) -> Usage:
-    """The running total from which the CLI will continue: the last count in the file, or in its origin's file."""
-    until: int | None = None
-    for _ in range(MAX_FORKS):
-        found = _last_total(path, until)
-        origin = _origin(path) if found is None else None
-        if origin is None:
-            return found or NO_USAGE
-        path, until = origin
-    return NO_USAGE
-
-
-def _last_total(path: Path, until: int | None) -> Usage | None:
-    with path.open("rb") as file:
-        size = file.seek(0, 2)
-        for start in (max(0, size - TAIL_BYTES), 0):
-            file.seek(start)
-            for line in reversed(file.read().split(b"\n")):
-                found = _total(line, until) if b'"token_count"' in line else None
-                if found is not None:
-                    return found
-            if start == 0:
-                break
-    return None
-
-
-def _origin(path: Path) -> tuple[Path, int | None] | None:
-    """The file that a copy continues from, and the line where it ends: its own file has only what came after."""
-    with path.open("rb") as file:
-        forked = _forked_from(file.readline())
-    home = next((folder.parent for folder in path.parents if folder.name == "sessions"), None)
-    if forked is None or home is None:
-        return None
-    found = session_file(str(home), forked[0])
-    return (found, forked[1]) if found is not None and found != path else None
-
-
-def _forked_from(line: bytes) -> tuple[str, int | None] | None:
-    """The session that a copy's first line names, and the line up to which it was copied."""
-    payload = (decode(line) or {}).get("payload")
-    origin = payload.get("forked_from_id") if isinstance(payload, Mapping) else None
-    if not isinstance(payload, Mapping) or not origin:
-        return None
-    until = payload.get("forked_from_ordinal_exclusive")
-    return str(origin), until if isinstance(until, int) else None
-
-
-def _total(line: bytes, until: int | None) -> Usage | None:
-    value = decode(line) or {}
-    payload = value.get("payload")
-    if not isinstance(payload, Mapping) or payload.get("type") != "token_count" or not _is_before(value, until):
-        return None
-    info = payload.get("info")
-    total = info.get("total_token_usage") if isinstance(info, Mapping) else None
-    return usage_from(total) if isinstance(total, Mapping) else None
 
 
 def _lines(raw: bytes, start: int) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -259,6 +381,13 @@ def _kind(line: bytes) -> str:
         return str((decode(line) or {}).get("type"))  # lone surrogates and the like
 
 
+def _epoch_s(timestamp: Any) -> float | None:
+    try:
+        return datetime.fromisoformat(str(timestamp)).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
 def is_prompt(payload: Mapping[str, Any], text: str) -> bool:
     note = payload.get("internal_chat_message_metadata_passthrough")
     kinds = note.get("content_item_kinds") if isinstance(note, Mapping) else None
@@ -272,9 +401,3 @@ def text_of(payload: Mapping[str, Any]) -> str:
     if not isinstance(content, list):
         return ""
     return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
-
-
-def _is_before(line: Mapping[str, Any], until: int | None) -> bool:
-    """A copy continues from the lines of its origin before the ordinal `until`; None: from all of them."""
-    ordinal = line.get("ordinal")
-    return until is None or not isinstance(ordinal, int) or ordinal < until
