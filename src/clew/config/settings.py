@@ -221,6 +221,17 @@ TABLE: tuple[Setting, ...] = (
     ),
     Setting("visibility", choice("shared", "own"), "shared", "what agents see of each other's turns", in_project=True),
     Setting("enable_resume", boolean, True, "whether sessions are resumed", in_project=True, alias="enableResume"),
+    Setting(
+        "rewind", boolean, True, "after an edit, continue from before it in a copy of the session", in_project=True
+    ),
+    Setting("follow_moves", boolean, True, "bring in turns that were made outside Clew in a session", in_project=True),
+    Setting(
+        "model_switch",
+        choice("copy", "transcript"),
+        "transcript",
+        "a first turn on another model gets a copy of the session, or the transcript",
+        in_project=True,
+    ),
     Setting("max_age", duration, None, "a session older than this is not resumed", in_project=True),
     Setting("max_resumes", count, None, "a session that was resumed this often is not resumed again", in_project=True),
     Setting("timeout", duration, 1800.0, "time limit of a run; waiting for a person does not count", in_project=True),

@@ -6,22 +6,43 @@ Rules
 2. The decision carries its own prompt. A resume flag without a session, or no resume and no transcript, cannot be
    expressed (laws 1 and 2).
 3. `shown` is what the session will have been given when the attempt succeeds. It becomes the pin's `pending`.
+4. A session of which only the beginning stands is rewound, if the agent can do that: a copy of it continues from the
+   last completed turn before the change, with the later turns as catch-up, and with a note of what the dropped turns
+   did to the files. The reason of the objection is then the reason of the rewind (law 3).
+5. If the newest session cannot be used at all, a copy of another one may be: an older session of the same agent and
+   model, or, for a first turn on another model, the newest session of the agent (`DecisionCase.others`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 
 from clew.core import prompts
 from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
 from clew.core.ids import SessionId, TurnId
-from clew.core.pins import Absorbed, Observed, Pin, PinState, Runtime, has_diverged, is_valid
+from clew.core.pins import (
+    UNKNOWN_STANDING,
+    Absorbed,
+    Observed,
+    Pin,
+    PinState,
+    Runtime,
+    SessionEnd,
+    has_diverged,
+    is_valid,
+    missed,
+    standing_count,
+)
 from clew.core.record import Record, replace
+from clew.core.session import SessionState
+
+NO_EFFECTS: Mapping[TurnId, str] = MappingProxyType({})
 
 
 class Reason(StrEnum):
-    """Why a turn starts fresh. Surfaces show it; metrics count it."""
+    """Why a turn starts fresh, or why the session was rewound or copied. Surfaces show it; metrics count it."""
 
     DISABLED = "disabled"
     UNSUPPORTED = "unsupported"
@@ -83,7 +104,8 @@ class DecisionRequest(Record):
     # fresh session, `full_prompt` is sent instead.
     full_prompt: str | None = None
     full_prompt_of: TurnId | None = None
-    work_done: str | None = None  # what the interrupted agent already did, for a fresh session: see core/work_done
+    # What the interrupted agent already did, for a session that does not know it: see core/work_done.
+    work_done: str | None = None
 
 
 class Abilities(Record):
@@ -102,32 +124,52 @@ class Abilities(Record):
     rewind: bool = False  # it can resume a session into a copy that ends with an earlier message
 
 
+class ModelSwitch(StrEnum):
+    """What a first turn on another model of the same agent starts with."""
+
+    COPY = "copy"  # a copy of the newest session of the agent that stands
+    TRANSCRIPT = "transcript"  # a fresh session with the transcript
+
+
 class Policy(Record):
     """The user's settings that affect the decision."""
 
     enable_resume: bool = True
+    rewind: bool = True  # a session of which only the beginning stands is rewound; False: it is not used any more
+    follow_moves: bool = True  # turns that were made outside Clew are brought in; False: their session is not used
+    model_switch: ModelSwitch = ModelSwitch.TRANSCRIPT
     max_age_s: float | None = None
     max_resumes: int | None = None
     visibility: Visibility = Visibility.SHARED
     limit_chars: int = 400_000  # of a transcript or a catch-up
 
 
+class Rewind(Record):
+    """The place up to which a session stands: a copy of it continues from there."""
+
+    end_id: str  # the agent's own id of the place
+    turn_id: TurnId  # the last turn that the copy holds
+    number: int  # its number in the thread, from 1
+
+
+RewoundPin = tuple[Rewind, Pin]  # a place, and the pin as it is for the copy that ends there
+
+
 class Resume(Record):
     """Continue this session; `prompt` is the delta."""
 
-    pin: Pin
+    pin: Pin  # of a rewind: only with what the copy will hold
     prompt: str
     shown: tuple[Absorbed, ...]
     standing: str | None  # digest of the standing text that the session will know
     transcript_chars: int  # how much Fresh would have sent: for the estimate of what was saved
+    reason: Reason | None = None  # why the session was rewound, or why a copy of another one continues
+    rewind: Rewind | None = None
+    copies: bool = False  # the turn continues in a copy: the session stays as it is
 
     @property
     def session_id(self) -> SessionId:
         return self.pin.session_id
-
-    @property
-    def reason(self) -> None:
-        return None
 
 
 class Fresh(Record):
@@ -163,6 +205,9 @@ class DecisionCase(Record):
     observed: Observed  # the candidate's session file, as the engine just read it
     policy: Policy
     now: float
+    others: tuple[tuple[Pin, Observed], ...] = ()  # sessions of which a copy may be used, the most suitable first
+    effects: Mapping[TurnId, str] = NO_EFFECTS  # what turns did to files, in words; only those that a rewind drops
+    lender: Pin | None = None  # while one of the others is looked at: that one
 
     @property
     def seen(self) -> History:
@@ -171,7 +216,7 @@ class DecisionCase(Record):
 
     @property
     def candidate(self) -> Pin | None:
-        return candidate(self.pins, self.request.agent, self.request.model)
+        return self.lender or candidate(self.pins, self.request.agent, self.request.model)
 
     @property
     def pin(self) -> Pin:
@@ -181,19 +226,100 @@ class DecisionCase(Record):
 
 
 def decide(case: DecisionCase) -> Decision:
-    reason = objection(case)
-    if reason is None:
-        return _resume(case.pin, case.request, case.seen, case.policy)
+    return decide_after(case, objection(case))
+
+
+def decide_after(case: DecisionCase, reason: Reason | None) -> Decision:
+    """`decide`, for a caller that already knows the objection. Finding it takes time in a long history."""
+    found = _source(case, reason)
+    if found is not None:
+        return _resume(found[0], reason, found[1])
     pin = case.candidate
     return replace(
-        fresh(case.request, case.history, case.policy, reason),
+        fresh(case.request, case.history, case.policy, reason or Reason.NO_PIN),
         skipped_session=pin.session_id if pin is not None else None,
     )
 
 
 def objection(case: DecisionCase) -> Reason | None:
-    """Why `decide` would not resume. It builds no prompt, so it is cheap enough to call for a long list of threads."""
+    """Why `decide` would not resume the candidate as it is. It builds no prompt, so it is cheap enough to call for a
+    long list of threads."""
     return next((reason for reason, objects in GUARDS if objects(case)), None)
+
+
+def resumes(case: DecisionCase, reason: Reason | None) -> SessionId | None:
+    """The session that `decide_after` would resume, or of which it would resume a copy. It builds no prompt."""
+    found = _source(case, reason)
+    return found[0].pin.session_id if found is not None else None
+
+
+def _source(case: DecisionCase, reason: Reason | None) -> tuple[DecisionCase, RewoundPin | None] | None:
+    """What is resumed: the candidate as it is, or rewound; else a copy of one of the others, as it is or rewound."""
+    if reason is None:
+        return case, None
+    rewound = rewind_of(case, reason)
+    if rewound is not None:
+        return case, rewound
+    for pin, observed in case.others if may_use_another(case, reason) else ():
+        other = replace(case, lender=pin, observed=observed, others=())
+        objects = objection(other)
+        rewound = rewind_of(other, objects)
+        if objects is None or rewound is not None:
+            return other, rewound
+    return None
+
+
+def may_use_another(case: DecisionCase, reason: Reason) -> bool:
+    """Whether a copy of another session of the agent may be resumed, although the candidate cannot be."""
+    if not case.abilities.fork or has_diverged(case.observed):
+        return False
+    if reason is Reason.NO_PIN:
+        return case.policy.model_switch is ModelSwitch.COPY
+    return reason in REPLACED_BY_OLDER and case.policy.rewind
+
+
+def rewind_of(case: DecisionCase, reason: Reason | None) -> RewoundPin | None:
+    """The place to which the candidate's session can be rewound, if `reason` objects to it as it is.
+
+    It is after the last completed turn for which this holds: it is after the last compaction, and everything that the
+    session absorbed up to there stands.
+    """
+    if reason not in REWINDABLE or not (case.policy.rewind and case.abilities.rewind):
+        return None
+    if any(objects(case) for other, objects in GUARDS if other not in SKIPPED):
+        return None
+    pin, seen = case.pin, case.seen
+    by_id = {turn.id: turn for turn in seen}
+    ends = {message_id: end for end in case.observed.ends for message_id in end.message_ids}
+    for count in range(standing_count(pin, seen), 0, -1):
+        turn = by_id[pin.absorbed[count - 1].turn_id]
+        end = ends.get(turn.message_id or "")
+        if end is None:
+            continue
+        cut = _cut(pin, count, end)
+        if _ends_there(turn, end, cut, by_id) and is_valid(cut, seen):
+            number = 1 + next(n for n, each in enumerate(case.history) if each.id == turn.id)
+            return Rewind(end.end_id, turn.id, number), cut
+    return None
+
+
+def _ends_there(turn: Turn, end: SessionEnd, cut: Pin, by_id: Mapping[TurnId, Turn]) -> bool:
+    """Whether the session, up to that end, holds nothing but what the pin says. A prompt that the pin does not know
+    may be from a turn that was dropped."""
+    asked = sum(by_id[known.turn_id].role is Role.USER for known in cut.absorbed)
+    return turn.role is Role.ASSISTANT and not turn.partial and end.prompts <= asked
+
+
+def _cut(pin: Pin, count: int, end: SessionEnd) -> Pin:
+    """The pin of a session that was rewound to after its first `count` absorbed turns."""
+    return replace(
+        pin,
+        absorbed=pin.absorbed[:count],
+        pending=None,
+        partly_absorbed=None,
+        standing=UNKNOWN_STANDING if end.told_later else pin.standing,
+        summarised=min(pin.summarised, count),
+    )
 
 
 def fresh(request: DecisionRequest, history: History, policy: Policy, reason: Reason) -> Fresh:
@@ -224,35 +350,54 @@ def with_shorter_transcript(policy: Policy) -> Policy:
     return replace(policy, limit_chars=policy.limit_chars // 4)
 
 
-def _resume(pin: Pin, request: DecisionRequest, seen: History, policy: Policy) -> Resume:
-    missed = _missed(pin, seen)
-    section = prompts.turns_section(missed, policy.limit_chars) if missed else None
+def _resume(case: DecisionCase, reason: Reason | None, rewound: RewoundPin | None) -> Resume:
+    request, seen, policy = case.request, case.seen, case.policy
+    rewind, pin = rewound if rewound is not None else (None, case.pin)
+    lacks = missed(pin, seen)
+    section = prompts.turns_section(_worded(pin, lacks), policy.limit_chars) if lacks else None
     omitted = section.omitted if section else 0
     last = seen[-1]  # `seen` is not empty, because a session that has absorbed nothing is not resumed
     prompt = prompts.delta(
         _standing_note(pin, request),
         section,
         request.prompt.text,
-        form_answered=not missed and last.role is Role.ASSISTANT and prompts.has_form(last.text),
+        form_answered=not lacks and last.role is Role.ASSISTANT and prompts.has_form(last.text),
+        done=_work_done(case, pin if rewind is not None else None, lacks),
     )
     return Resume(
         pin=pin,
         prompt=prompt,
-        shown=_shown(seen[len(pin.absorbed) :], request.prompt, omitted),
+        shown=_shown(lacks, request.prompt, omitted),
         standing=_standing_digest(request),
         transcript_chars=prompts.fresh_chars(
             request.standing, seen, request.full_prompt or request.prompt.text, policy.limit_chars
         ),
+        reason=reason,
+        rewind=rewind,
+        copies=rewind is not None or case.lender is not None or pin.borrowed_at is not None,
     )
 
 
-def _missed(pin: Pin, seen: History) -> History:
-    """The turns that the session has not absorbed; of an interrupted answer, only the part that it lacks."""
-    missed = seen[len(pin.absorbed) :]
-    if pin.partly_absorbed is not None:  # in a valid pin, the partly absorbed answer is the first missed turn
-        rest = missed[0].text[pin.partly_absorbed.chars :]
-        missed = (replace(missed[0], text=f"[The end of your own last answer:] {rest}"), *missed[1:])
-    return missed
+def _work_done(case: DecisionCase, rewound: Pin | None, lacks: History) -> str | None:
+    """What the turns that a rewound session does not hold did to the files; and what the host knows about the work of
+    an interrupted agent, if the session does not even have a prompt of that work."""
+    held = {each.turn_id for each in rewound.absorbed} if rewound is not None else case.effects.keys()
+    dropped = prompts.dropped_effects([text for turn_id, text in case.effects.items() if turn_id not in held])
+    interrupted = case.request.work_done if any(turn.role is Role.USER for turn in lacks) else None
+    return "\n\n".join(part for part in (dropped, interrupted) if part) or None
+
+
+def _worded(pin: Pin, lacks: History) -> History:
+    """The missed turns as they are sent: of an interrupted answer, only the part that the session lacks."""
+    part = pin.partly_absorbed
+    if part is None:
+        return lacks
+    return tuple(
+        replace(turn, text=f"[The end of your own last answer:] {turn.text[part.chars :]}")
+        if turn.id == part.turn_id
+        else turn
+        for turn in lacks
+    )
 
 
 def _shown(turns: Sequence[Turn], prompt: Turn, omitted: int) -> tuple[Absorbed, ...]:
@@ -308,9 +453,16 @@ GUARDS: tuple[tuple[Reason, Callable[[DecisionCase], bool]], ...] = (
     (Reason.RUNTIME_CHANGED, lambda case: case.pin.runtime != case.request.runtime),
     (Reason.EXPIRED, _is_expired),
     (Reason.WORN_OUT, _is_worn_out),
-    (Reason.SESSION_MISSING, lambda case: case.observed.exists is False),
-    (Reason.SESSION_DIVERGED, lambda case: has_diverged(case.pin, case.observed)),
-    (Reason.SESSION_DAMAGED, lambda case: case.observed.damaged),
+    (Reason.SESSION_MISSING, lambda case: case.observed.state is SessionState.GONE),
+    (Reason.SESSION_DIVERGED, lambda case: has_diverged(case.observed)),
+    (Reason.SESSION_DAMAGED, lambda case: case.observed.is_damaged),
     (Reason.CANNOT_FORK, _cannot_fork),
     (Reason.UNCONFIRMED, _is_unconfirmed),
 )
+
+# The objections to a session of which the beginning may still stand.
+REWINDABLE = frozenset({Reason.HISTORY_CHANGED, Reason.UNCONFIRMED})
+# The guards that do not apply to a copy which ends earlier. A copy of a borrowed session ends before the fork does.
+SKIPPED = REWINDABLE | {Reason.CANNOT_FORK}
+# The objections after which an older session of the same agent and model is looked at.
+REPLACED_BY_OLDER = REWINDABLE | {Reason.SESSION_MISSING, Reason.SESSION_DAMAGED}

@@ -29,10 +29,10 @@ class Explanation(Record):
     agent: str
     model: str | None  # None: the agent's default, which is not known before its first run
     resumes: bool
-    reason: str | None  # why it starts a fresh session; None: it resumes one
+    reason: str | None  # why it starts a fresh session, or why the session is rewound or copied
     words: str  # the decision as a sentence
     session_id: str | None  # the session that is resumed; None: a fresh one
-    copies: bool  # the session is another thread's: it is resumed in a copy
+    copies: bool  # the turn continues in a copy of the session, which stays as it is
     prompt: str | None  # the exact text that the agent would be sent; None: no prompt was given
     prompt_chars: int  # the length of what would be sent; without a prompt, of all but the prompt
     turns_sent: int  # turns in the prompt: as catch-up, or as the transcript of a fresh session
@@ -46,6 +46,8 @@ class Explanation(Record):
     with_transcript: Forecast | None  # the whole transcript instead; None: the transcript is what would be sent
     waits_for: str | None  # the run for which it would wait in the queue; the decision is made when it starts
     unfinished: str | None  # a run that a crash left: the next command ends it first, which may change the decision
+    rewound_to: int | None = None  # the number of the last turn that the rewound session holds; None: it holds all
+    outside_turns: int = 0  # turns that were made outside Clew: they come into the thread first
 
 
 def decision_words(decision: Decision) -> str:
@@ -54,12 +56,26 @@ def decision_words(decision: Decision) -> str:
         if decision.reason is Reason.SESSION_DIVERGED and decision.skipped_session is not None:
             adopt = f" {ADOPT_HINT.format(session_id=decision.skipped_session)}"
         return f"Starts a fresh session: {MEANING[decision.reason]}.{adopt}"
-    if decision.pin.borrowed_at is not None:
-        return "Continues in a copy of the session that it was forked from."
     added = _added(decision)
-    if not added:
-        return "Resumes the session and sends the new prompt alone."
-    return f"Resumes the session and sends {' and '.join(added)} with the new prompt."
+    sends = f"sends {' and '.join(added)} with the new prompt" if added else "sends the new prompt alone"
+    return f"{_continued(decision)} and {sends}."
+
+
+def _continued(decision: Resume) -> str:
+    if decision.rewind is not None:
+        return f"Rewinds to turn {decision.rewind.number}: continues there in a copy of the session,"
+    if decision.pin.borrowed_at is not None:
+        return "Continues in a copy of the session that it was forked from,"
+    if decision.copies:
+        of = "another model's session" if decision.reason is Reason.NO_PIN else "an earlier session"
+        return f"Continues in a copy of {of},"
+    return "Resumes the session"
+
+
+def outside_words(turns: int) -> str:
+    """That turns were made outside Clew, and what happens to them."""
+    made, they = ("1 turn was made", "it") if turns == 1 else (f"{turns:,} turns were made", "them")
+    return f"{made} outside Clew: the next turn brings {they} in."
 
 
 def _added(decision: Resume) -> list[str]:

@@ -39,6 +39,7 @@ class Turn(Record):
     run_id: RunId | None = None
     revision: int = 0  # how often it was edited
     created_at: float = 0.0
+    outside: bool = False  # it was made without Clew, in the agent's own CLI, and brought in from the session
 
 
 History = tuple[Turn, ...]

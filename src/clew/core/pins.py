@@ -1,8 +1,10 @@
 """Pins: our record of what an agent's session holds.
 
 Rules
-1. A pin says which turns its session has absorbed, in order, each with a digest of its text. It is valid only while
-   that list is a prefix of what the agent may see of the thread (law 3).
+1. A pin says which turns its session has absorbed, in the session's order, each with a digest of its text. It is valid
+   only while all of them stand, unchanged and in order, in what the agent may see of the thread, with nothing before
+   them that the session lacks (law 3). Turns that were made outside Clew are the exception to the order: they are where
+   their time is, and the thread may have continued meanwhile. What the session then lacks is sent to it.
 2. A pin advances only on evidence. While an attempt runs, what the session is being shown is in `pending`. It moves to
    `absorbed` only on a success that the session's file confirms: our user line and the answer are in its active chain.
    What the file lacks is not absorbed, and the next turn sends it. After any other outcome, the next turn reads from
@@ -28,6 +30,9 @@ from itertools import pairwise
 from clew.core.history import History, Role, Turn, digest, text_digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.record import Record, replace
+from clew.core.session import SessionState, SessionTurn
+
+UNKNOWN_STANDING = "?"  # in place of the digest of an unknown standing text: the next turn sends the current one
 
 
 class PinState(StrEnum):
@@ -115,6 +120,7 @@ class Pin(Record):
     failures: int = 0  # unexplained failures in a row
     cost_total_usd: float = 0.0  # the whole session's cost, as the agent last reported it
     borrowed_at: str | None = None  # the session is another thread's: it may be copied up to this message (rule 3)
+    summarised: int = 0  # how many of the absorbed turns, from the first, the session holds only as its own summary
     created_at: float = 0.0
     used_at: float = 0.0
 
@@ -133,50 +139,103 @@ def move(pin: Pin, state: PinState) -> Pin:
 
 
 def is_valid(pin: Pin, seen: Sequence[Turn]) -> bool:
-    """Law 3: `seen` begins with everything that the session absorbed, unchanged and in order."""
-    absorbed = pin.absorbed
-    if len(absorbed) > len(seen):
-        return False
+    """Law 3: everything that the session absorbed stands in `seen`, unchanged and in order."""
+    return standing_count(pin, seen) == len(pin.absorbed) and _part_stands(pin, seen)
+
+
+def standing_count(pin: Pin, seen: Sequence[Turn]) -> int:
+    """How many of the absorbed turns, from the session's first, stand in `seen` (rule 1)."""
+    count = _common_prefix(pin.absorbed, seen)
+    if count == len(pin.absorbed):
+        return count
+    places = {turn.id: place for place, turn in enumerate(seen)}
+    held = [False] * len(seen)
+    filled, last, count = 0, -1, 0  # `filled`: how many turns of `seen` are held without a gap, from its first
+    for number, known in enumerate(pin.absorbed, start=1):
+        place = places.get(known.turn_id)
+        if place is None or not _is_unchanged(known, seen[place]) or (place < last and not seen[place].outside):
+            break
+        held[place] = True
+        if not seen[place].outside:
+            last = place
+        while filled < len(held) and held[filled]:
+            filled += 1
+        if filled > last:
+            count = number
+    return count
+
+
+def _common_prefix(absorbed: Sequence[Absorbed], seen: Sequence[Turn]) -> int:
+    count = 0
+    for known, turn in zip(absorbed, seen, strict=False):
+        if known.turn_id != turn.id or not _is_unchanged(known, turn):
+            break
+        count += 1
+    return count
+
+
+def _is_unchanged(known: Absorbed, turn: Turn) -> bool:
+    return known.digest is None or known.digest == digest(turn)
+
+
+def _part_stands(pin: Pin, seen: Sequence[Turn]) -> bool:
     part = pin.partly_absorbed
-    if part is not None and (len(absorbed) == len(seen) or PartlyAbsorbed.of(seen[len(absorbed)], part.chars) != part):
-        return False
-    return all(
-        known.turn_id == turn.id and (known.digest is None or known.digest == digest(turn))
-        for known, turn in zip(absorbed, seen, strict=False)
-    )
+    if part is None:
+        return True
+    turn = next((turn for turn in seen if turn.id == part.turn_id), None)
+    return turn is not None and PartlyAbsorbed.of(turn, part.chars) == part
+
+
+def missed(pin: Pin, seen: Sequence[Turn]) -> History:
+    """The turns of `seen` that a session which stands there has not absorbed, or only in part."""
+    held = {known.turn_id for known in pin.absorbed}
+    return tuple(turn for turn in seen if turn.id not in held)
+
+
+class SessionEnd(Record):
+    """A place where a copy of a session can end: after the last line of a completed turn."""
+
+    end_id: str  # the agent's own id of that place
+    message_ids: frozenset[str]  # the ids of the turn's answer: one of them is the `message_id` of the thread's turn
+    prompts: int  # how many prompts the session holds up to here
+    told_later: bool = False  # the standing text was sent again after this place
 
 
 class Observed(Record):
-    """What the engine just read from a pinned session's file. All `None`: the agent keeps no file that we can read."""
+    """What the engine just read from a pinned session's file."""
 
-    exists: bool | None = None
+    state: SessionState | None = None  # compared with our mark; None: the agent keeps no file that we can read
     mark: Mark | None = None
     holds_pending: bool | None = None  # our pending user line is in the active chain; None: unknown
     answer_text: str = ""  # what the agent said after that line, as far as the file holds it
     complete: bool = False  # the file shows that the model finished that answer
-    continued_outside: bool = False  # the session holds a later prompt that is not ours
+    end_id: str | None = None  # with which a copy can end after that answer
+    before: tuple[SessionTurn, ...] = ()  # turns that were made outside Clew before our pending line …
+    outside: tuple[SessionTurn, ...] = ()  # … and those after everything that is ours
+    beside: tuple[SessionTurn, ...] = ()  # those that were made during our run, and that the session has lost by it
+    compacted: bool = False  # the agent has replaced earlier turns by a summary since our last turn
+    summarised: int = 0  # how many prompts and answers of the turns that were made outside are in that summary
     model: str = ""  # the newest turn's, if the file names it
+    cost_total_usd: float | None = None  # the session's running total, if the file names it
     continues_past_fork: bool | None = None  # a borrowed session has messages after the one that the copy ends with
-    damaged: bool = False  # the bytes that the file had when our last turn ended have changed
+    ends: tuple[SessionEnd, ...] = ()  # where a copy can end, oldest first; read only for a rewind
+
+    @property
+    def exists(self) -> bool:
+        return self.state not in (None, SessionState.GONE)
+
+    @property
+    def is_damaged(self) -> bool:
+        return self.state is SessionState.DAMAGED
 
 
 NOTHING_OBSERVED = Observed()
+GREW = frozenset({SessionState.GREW, SessionState.COMPACTED})
 
 
-def has_diverged(pin: Pin, observed: Observed) -> bool:
-    """The session was continued outside Clew: both its size and its last entry differ from our mark.
-
-    While the outcome of our own last attempt is unknown, the additional content may be ours. A borrowed session is
-    owned by another thread, so it may grow.
-    """
-    if observed.continued_outside:
-        return True
-    if pin.borrowed_at is not None or (pin.pending is not None and observed.holds_pending is not False):
-        return False
-    ours, now = pin.mark, observed.mark
-    if ours is None or now is None:
-        return False
-    return ours.size_bytes != now.size_bytes and ours.last_entry != now.last_entry
+def has_diverged(observed: Observed) -> bool:
+    """The session is no longer ours to continue: it branched off, or holds turns that were not brought in."""
+    return observed.state is SessionState.BRANCHED or bool(observed.before or observed.outside)
 
 
 def is_unconfirmed_copy(pin: Pin) -> bool:
@@ -191,7 +250,7 @@ def reconcile(pin: Pin, observed: Observed, history: History) -> Pin:
     """
     if pin.pending is None or not observed.exists or observed.holds_pending is None:
         return pin
-    if observed.continued_outside or observed.damaged:
+    if observed.is_damaged or observed.state is SessionState.BRANCHED:
         return pin
     if not observed.holds_pending:
         if not pin.absorbed or is_unconfirmed_copy(pin):

@@ -28,6 +28,10 @@ STANDING_GONE = "The standing instructions that you were given earlier no longer
 FORM_ANSWERED = "(The question form in your last answer has been answered by this message. Do not show it again.)"
 FORM_NOTE = "[A question form was shown here; it has been answered since.]"
 CUT_OFF = "[This answer was cut off here.]"
+DROPPED_NOTE = (
+    "You continue from an earlier point of this conversation: turns after that point were changed or removed. What was "
+    "done in them has not been undone, and the files are as it left them. Read a file again before you rely on it."
+)
 
 MAX_NAMED_FILES = 200  # in a list of changed files
 
@@ -141,12 +145,24 @@ def fresh_chars(standing: str | None, turns: Sequence[Turn], text: str, limit_ch
     return len(fresh(standing, transcript, text))
 
 
-def delta(standing_note: str | None, catch_up: Section | None, text: str, *, form_answered: bool) -> str:
-    """Catch-up + text, and the standing text only when it changed."""
+def delta(
+    standing_note: str | None, catch_up: Section | None, text: str, *, form_answered: bool, done: str | None = None
+) -> str:
+    """Catch-up + work done + text, and the standing text only when it changed."""
     turns = f"{CATCH_UP_NOTE}\n\n{catch_up.text}" if catch_up is not None else None
     if form_answered:
         text = f"{FORM_ANSWERED}\n\n{text}"
-    return _with_sections(((STANDING, standing_note), (CATCH_UP, turns)), text)
+    return _with_sections(((STANDING, standing_note), (CATCH_UP, turns), (WORK_DONE, done)), text)
+
+
+def dropped_effects(effects: Sequence[str]) -> str | None:
+    """What turns did that a rewound session does not hold any more: each effect is one or more lines of a list."""
+    lines = list(dict.fromkeys(line for each in effects for line in each.splitlines() if line))
+    if not lines:
+        return None
+    left_out = len(lines) - MAX_NAMED_FILES
+    shown = lines if left_out <= 0 else [f"[{left_out:,} earlier lines left out here.]", *lines[left_out:]]
+    return "\n".join([DROPPED_NOTE, "", *(escape(line) for line in shown)])
 
 
 def _with_sections(sections: Iterable[tuple[str, str | None]], text: str) -> str:

@@ -13,8 +13,9 @@ import contextlib
 from typing import Any, Protocol
 
 from clew.agents.adapter import Adapter, LaunchProfile, StreamResult
+from clew.core.costs.usage import NO_USAGE
 from clew.core.decision import Abilities
-from clew.core.outcome import Outcome, StopReason, classify
+from clew.core.outcome import Diagnosis, Outcome, StopReason, classify
 from clew.core.record import Record, replace
 from clew.core.runs.events import (
     AgentRetried,
@@ -34,7 +35,7 @@ from clew.engine.process.framing import MAX_LINE_BYTES, SkippedLine
 from clew.engine.questions import AgentQuestions
 from clew.engine.settings import EngineSettings
 from clew.engine.stopping import StopConditions
-from clew.errors import StoreError
+from clew.errors import AgentFailed, StoreError
 
 _POINT_OF: dict[type[Event], str] = {
     SessionStarted: "session_started",
@@ -53,6 +54,31 @@ class AttemptEnd(Record):
     tool_ran: bool
     retried_error: str | None = None  # the error that the agent last retried, if it has sent nothing since
     skipped: str | None = None  # describes an output line that was too long to read
+
+
+def not_resumed(error: AgentFailed) -> AttemptEnd:
+    """The end of an attempt that never began, because its session could not be prepared. Nothing was asked."""
+    diagnosis = Diagnosis(answered=False, outcome=Outcome.REJECTED, message=error.message)
+    return AttemptEnd(
+        outcome=Outcome.REJECTED,
+        result=StreamResult(diagnosis, NO_USAGE),
+        stopped=None,
+        exit_status=error.exit_status,
+        stderr_tail=error.stderr_tail or error.message,
+        tool_ran=False,
+    )
+
+
+def stopped_before_prompt() -> AttemptEnd:
+    """The end of an attempt that was cancelled while its session was prepared. Nothing was asked."""
+    return AttemptEnd(
+        outcome=Outcome.CANCELLED,
+        result=StreamResult(Diagnosis(answered=False), NO_USAGE),
+        stopped=StopReason.CANCELLED,
+        exit_status=None,
+        stderr_tail="",
+        tool_ran=False,
+    )
 
 
 class AttemptObserver(Protocol):

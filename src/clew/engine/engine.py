@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from clew.agents.adapter import Adapter, Binary
-from clew.core.decision import Abilities, Decision
+from clew.core.decision import Abilities
 from clew.core.ids import RunId, SessionId, ThreadId
 from clew.core.runs.events import RunEnded, to_body
 from clew.core.runs.question import QuestionState
@@ -41,6 +41,8 @@ from clew.store.store import Store
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
+    from clew.core.history import History
+    from clew.engine.planning.preview import NextTurn
     from clew.engine.sessions.adoption import Adopted, FoundSession
 
 T = TypeVar("T")
@@ -67,6 +69,10 @@ class Engine:
 
     def agents(self) -> list[str]:
         return sorted(self._adapters)
+
+    def adapter_of(self, agent: str) -> Adapter | None:
+        """None: this installation has no such agent."""
+        return self._adapters.get(agent)
 
     def adapter(self, agent: str) -> Adapter:
         adapter = self._adapters.get(agent)
@@ -145,7 +151,7 @@ class Engine:
             self.store,
             self.settings,
             self.context,
-            self._adapters.get,
+            self.adapter_of,
             earlier,
         )
         self._live[run.id] = turn
@@ -208,11 +214,11 @@ class Engine:
 
     # Previews
 
-    async def preview(self, request: TurnRequest) -> Decision:
-        """The decision that would be made about this turn now. Stores nothing."""
+    async def preview(self, request: TurnRequest, change: Callable[[History], History] | None = None) -> NextTurn:
+        """What would be decided about this turn now, or after a change of the thread's history. Stores nothing."""
         from clew.engine.planning import preview
 
-        return await preview.preview(self, request)
+        return await preview.preview(self, request, change)
 
     async def explain(self, request: TurnRequest) -> Explanation:
         """What this turn would do now, with its exact prompt and an estimate of its price. Stores nothing."""
@@ -297,7 +303,7 @@ class Engine:
 
     async def recover(self) -> list[Run]:
         """Ends the runs that a crash left. Commands that ask, serve or work call it; commands that only read do not."""
-        return await recovery.recover_dead(self.store, self._adapters.get, self.context, self.settings)
+        return await recovery.recover_dead(self.store, self.adapter_of, self.context, self.settings)
 
     async def gone(self, runs: Sequence[Run]) -> set[str]:
         """The ids of the runs whose process is dead. Writes nothing."""

@@ -1,7 +1,7 @@
 """Fault points: named points in a turn at which a test can make something happen, usually the death of the process.
 
 In production no hook is installed, and a point costs one comparison. The names are part of the testing kit's contract.
-`POINTS` lists them in the order in which a turn passes them.
+`POINTS` lists those that every turn may pass, in order.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ POINTS = (
     "outcome_known",
     "outcome_stored",
 )
+# Passed between `decided` and `spawned`, but only if the agent copies a session by a dialog before the turn.
+COPY_POINTS = ("copy_started", "copy_made")
 
 _hook: Callable[[str], None] | None = None
 

@@ -18,6 +18,7 @@ from clew.core.history import Role, Turn
 from clew.core.ids import TurnId
 from clew.core.lookup import ALL_ROWS
 from clew.core.outcome import Outcome
+from clew.core.pins import NOTHING_OBSERVED, Observed
 from clew.core.runs.answer import AnswerBuilder
 from clew.core.runs.events import (
     AttemptStarted,
@@ -176,11 +177,10 @@ def _partial_answer(store: Store, run: Run, attempts: list[Attempt], adapter_of:
         if stored.event is not None:
             answer.feed(stored.event)
     text = answer.text
-    in_file, complete = _answer_in_file(store, run, attempts, adapter_of)
-    if len(in_file) >= len(text) and in_file.startswith(text):
-        text = in_file
-    else:
-        complete = False
+    found = _answer_in_file(store, run, attempts, adapter_of)
+    is_found = len(found.answer_text) >= len(text) and found.answer_text.startswith(text)
+    if is_found:
+        text = found.answer_text
     if not text:
         return None
     return Turn(
@@ -189,26 +189,24 @@ def _partial_answer(store: Store, run: Run, attempts: list[Attempt], adapter_of:
         text=text,
         agent=run.agent,
         model=run.model,
-        partial=not complete,
-        message_id=answer.message_id,
+        partial=not (is_found and found.complete),
+        message_id=(found.end_id if is_found else None) or answer.message_id,
         run_id=run.id,
         created_at=now,
     )
 
 
-def _answer_in_file(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf) -> tuple[str, bool]:
-    """As much of the answer as the session's file holds, and whether it is complete."""
+def _answer_in_file(store: Store, run: Run, attempts: list[Attempt], adapter_of: AdapterOf) -> Observed:
+    """As much of the answer as the session's file holds, whether it is complete, and where a copy can end after it."""
     adapter = adapter_of(run.agent)
     if adapter is None or not attempts:
-        return "", False
+        return NOTHING_OBSERVED
     session_id = attempts[-1].session_id
     pin = next((pin for pin in store.pins.of_thread(run.thread_id) if pin.session_id == session_id), None)
     if pin is None or pin.pending is None:
-        return "", False
+        return NOTHING_OBSERVED
     observed = observe(adapter, pin)
-    if not observed.holds_pending or observed.continued_outside:
-        return "", False
-    return observed.answer_text, observed.complete
+    return observed if observed.holds_pending else NOTHING_OBSERVED
 
 
 def _used(store: Store, run: Run) -> Usage:

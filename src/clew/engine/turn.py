@@ -12,8 +12,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 
-from clew.agents.adapter import Adapter, Binary, LaunchProfile, PathProtection
-from clew.core.decision import Fresh, Reason, with_shorter_transcript
+from clew.agents.adapter import Adapter, Binary, CopyDialog, LaunchProfile, PathProtection
+from clew.core.costs.usage import NO_USAGE
+from clew.core.decision import Fresh, Reason, Resume, with_shorter_transcript
+from clew.core.ids import SessionId
 from clew.core.outcome import Outcome, falls_back
 from clew.core.record import replace
 from clew.core.runs.answer import AnswerBuilder
@@ -29,7 +31,7 @@ from clew.core.runs.permissions import cannot_ask_message
 from clew.core.runs.run import Run, RunStatus, status_after
 from clew.core.thread import Permissions, Trust
 from clew.engine import queue
-from clew.engine.attempt import AttemptEnd, AttemptObserver, LiveAttempt
+from clew.engine.attempt import AttemptEnd, AttemptObserver, LiveAttempt, not_resumed, stopped_before_prompt
 from clew.engine.faults import passed
 from clew.engine.finish.ending import EndOfRun
 from clew.engine.finish.results import FinishedRun, RunResults
@@ -41,6 +43,7 @@ from clew.engine.process.probe import abilities
 from clew.engine.questions import AgentQuestions
 from clew.engine.recovery import AdapterOf
 from clew.engine.request import TurnRequest, policy_of
+from clew.engine.sessions.observation import used
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.stopping import StopConditions
 from clew.engine.storage.async_store import IDEMPOTENT, AsyncStore
@@ -72,6 +75,7 @@ class LiveTurn(AttemptObserver):
         self._store = RetryingStore(async_store, settings.store_retry_s)
         self._settings = settings
         self._context = context
+        self._adapter_of = adapter_of
         self._journal = Journal(self._store, run.id, context.clock, earlier)
         self._leases = HeldLeases(self._store, settings, context, _thread_taken_over, run.id)
         timeout_s = settings.timeout_s if request.options.timeout_s is None else request.options.timeout_s
@@ -163,7 +167,7 @@ class LiveTurn(AttemptObserver):
         planner = await self._planner()
         plan = await self._store.commit_surely(planner.first, partial(self._stored_plan, 1))
         passed("decided")
-        end = await self._attempt(plan)
+        plan, end = await self._first_attempt(plan)
         reason = await self._fallback_reason(planner, plan, end)
         if reason is not None:
             plan = await self._fall_back(planner, plan, end, reason)
@@ -207,6 +211,7 @@ class LiveTurn(AttemptObserver):
             self._context,
             self.request,
             self.run,
+            self._adapter_of,
             self._leases.fence,
             self._drafts.append,
         )
@@ -257,13 +262,45 @@ class LiveTurn(AttemptObserver):
 
     # One attempt
 
+    async def _first_attempt(self, plan: AttemptPlan) -> tuple[AttemptPlan, AttemptEnd]:
+        """An attempt, and the plan that it followed. If the agent copies a session by a dialog, that comes first.
+
+        Without a copy nothing was asked, so it counts as a session that the agent refused.
+        """
+        launch = replace(plan.launch, config_dir=plan.request.runtime.config_dir)
+        dialog = self._adapter.copy_dialog(self._binary, plan.abilities, launch)
+        if dialog is None:
+            return plan, await self._attempt(plan)
+        self._results.attempt_began(plan)
+        try:
+            copy = await self._copy(dialog, plan, await self._environment(launch))
+        except AgentFailed as error:
+            await self._note(_started(plan))
+            return plan, not_resumed(error)
+        if copy is None:
+            await self._note(_started(plan))
+            return plan, stopped_before_prompt()
+        if self._results.session_started(SessionStarted(copy, "")):
+            await self._store.atomically(self._store_session, IDEMPOTENT)
+        plan = await self._store.call(lambda _: _with_copy(self._adapter, plan, copy))
+        return plan, await self._attempt(plan)
+
+    async def _copy(self, dialog: CopyDialog, plan: AttemptPlan, environ: Mapping[str, str]) -> str | None:
+        """The id of the copy; None: the run must stop. Raises AgentFailed."""
+        from clew.engine.process.copying import make_copy, unless_stopped
+
+        async def must_stop() -> bool:
+            return self._stop.is_lost or await self._stop.is_cancelled_so_far()
+
+        copying = make_copy(dialog, cwd=plan.request.work_dir, environ=environ, mark=plan.attempt.id)
+        return await unless_stopped(copying, must_stop, self._settings.poll_s)
+
     async def _attempt(self, plan: AttemptPlan) -> AttemptEnd:
         decision, can = plan.decision, plan.abilities
-        omitted = decision.omitted if isinstance(decision, Fresh) else 0
         argv = self._adapter.command(self._binary, can, await self._hiding(plan))
         environ = await self._environment(plan.launch)
         self._results.attempt_began(plan)
-        started = AttemptStarted(plan.attempt.number, plan.attempt.resumed, decision.reason, omitted)
+        started = _started(plan)
         cwd, mark = plan.request.work_dir, plan.attempt.id
         try:
             process = await AgentProcess.spawn(argv, cwd=cwd, environ=environ, mark=mark)
@@ -332,6 +369,30 @@ class LiveTurn(AttemptObserver):
     def _store_session(self, store: Store) -> None:
         self._leases.fence(store)
         self._results.store_session(store)
+
+
+def _started(plan: AttemptPlan) -> AttemptStarted:
+    decision = plan.decision
+    rewind = decision.rewind if isinstance(decision, Resume) else None
+    return AttemptStarted(
+        plan.attempt.number,
+        plan.attempt.resumed,
+        decision.reason,
+        decision.omitted if isinstance(decision, Fresh) else 0,
+        rewound_to=rewind.number if rewind is not None else None,
+    )
+
+
+def _with_copy(adapter: Adapter, plan: AttemptPlan, session_id: str) -> AttemptPlan:
+    """The plan that resumes a copy which is already there (reads the copy's file)."""
+    pin = replace(plan.pin, session_id=SessionId(session_id))
+    return replace(
+        plan,
+        pin=pin,
+        attempt=replace(plan.attempt, session_id=pin.session_id),
+        launch=replace(plan.launch, session_id=session_id, fork_of=None, rewind_to=None),
+        used_before=used(adapter, pin) or NO_USAGE,
+    )
 
 
 def _thread_taken_over() -> AgentFailed:

@@ -147,12 +147,14 @@ class RunTotals(Record):
     kind: str  # of their thread: it tells which host made the runs
     agent: str
     session_resumed: bool
-    reason: str | None  # why the session was fresh; also None when a run ended before its decision
+    # Why the session was fresh, or why a resumed one was rewound or copied. Also None when a run ended before that.
+    reason: str | None
     outcome: str | None
     runs: int
     fallbacks: int
     usage: Usage
     cost_usd: float
+    rewound: int = 0  # how many of the runs continued a session from an earlier turn
 
 
 def each(make: Callable[[Row], Made], rows: Iterable[Row]) -> list[Made]:
@@ -261,6 +263,7 @@ def turn_from(row: Row) -> Turn:
         row["run_id"],
         row["revision"],
         row["created_at"],
+        bool(row.get("outside")),  # rows in an export or archive of an older version have none
     )
 
 
@@ -292,6 +295,7 @@ def run_from(row: Row) -> Run:
         session_resumed=bool(row["session_resumed"]),
         fallback=bool(row["fallback"]),
         cancel_requested=bool(row["cancel_requested"]),
+        outside=bool(row.get("outside")),
         usage=from_columns(Usage, row),
         asked=DEFAULT_OPTIONS if row["asked"] == "{}" else record_from(RunOptions, json.loads(row["asked"])),
     )

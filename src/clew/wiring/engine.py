@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clew import config
-from clew.core.decision import Policy
+from clew.core.decision import ModelSwitch, Policy
 from clew.core.history import Visibility
 from clew.core.runs.run import Owner
 from clew.core.secrets.variables import is_own_secret
@@ -74,6 +74,9 @@ def open_engine(
     engine_settings = EngineSettings(
         policy=Policy(
             enable_resume=settings.of("enable_resume"),
+            rewind=settings.of("rewind"),
+            follow_moves=settings.of("follow_moves"),
+            model_switch=ModelSwitch(settings.of("model_switch")),
             max_age_s=settings.of("max_age"),
             max_resumes=settings.of("max_resumes"),
             visibility=Visibility(settings.of("visibility")),
@@ -132,8 +135,9 @@ def _install_fault(point: str | None) -> None:
     """For tests of crashes: makes this process die, as by kill -9, at the named point (see clew.engine.faults)."""
     if not point:
         return
-    if point not in faults.POINTS:
-        raise UsageError(f"CLEW_FAULT={point} is not a fault point.", hint=f"Known: {', '.join(faults.POINTS)}.")
+    known = (*faults.POINTS, *faults.COPY_POINTS)
+    if point not in known:
+        raise UsageError(f"CLEW_FAULT={point} is not a fault point.", hint=f"Known: {', '.join(known)}.")
 
     def die(passed: str) -> None:
         if passed == point:

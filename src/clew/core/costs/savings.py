@@ -2,7 +2,7 @@
 
 A run counts for the resume rate if a decision was made; a run that was cancelled while it waited does not. Every run
 counts for the estimates, whatever its outcome: `alternative_cost_usd` is their only definition, in all sums and on all
-days.
+days. Turns that were made outside Clew are not counted at all: Clew decided nothing about them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from clew.core.runs.run import Run
 
 K = TypeVar("K")
 NOT_ENDED = "going_on"
-ADDED_UP = ("runs", "fallbacks", "cost_usd", "estimated_runs", "plain_resume_runs", "unpriced_runs")
+ADDED_UP = ("runs", "rewound", "fallbacks", "cost_usd", "estimated_runs", "plain_resume_runs", "unpriced_runs")
 
 
 class Savings(Record):
@@ -35,6 +35,7 @@ class Savings(Record):
     plain_resume_usd: float = 0.0  # an estimate of what they would have cost with a plain `--resume` every turn
     plain_resume_runs: int = 0  # the runs that have that estimate
     unpriced_runs: int = 0  # runs that used tokens, but whose agent reported no price: their cost is unknown
+    rewound: int = 0  # how many of the resumed runs continued the session from an earlier turn
 
     @property
     def decided(self) -> int:

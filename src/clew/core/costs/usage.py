@@ -81,7 +81,7 @@ class StatRow(Record):
     agent: str
     model: str | None
     session_resumed: bool
-    reason: str | None  # why fresh
+    reason: str | None  # why fresh; of resumed runs: why the session was rewound or copied
     outcome: str | None  # None: not ended yet
     runs: int
     fallbacks: int
@@ -99,6 +99,7 @@ class StatRow(Record):
     plain_resume_usd: float = 0.0
     kind: str = "chat"  # of the runs' threads
     directory: str | None = None  # of the runs' threads; None: the runs of all directories are in this row
+    rewound: int = 0  # how many of the runs continued a session from an earlier turn
 
 
 def cost_of_run(total_usd: float, before_usd: float) -> float:

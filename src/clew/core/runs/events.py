@@ -39,8 +39,9 @@ class RunQueued(Event, kind="run_queued", urgent=True):
 class AttemptStarted(Event, kind="attempt_started", urgent=True):
     number: int
     resumed: bool
-    reason: str | None  # why it is fresh; None: it resumes
+    reason: str | None  # why it is fresh; of one that resumes: why the session was rewound or copied
     omitted_turns: int = 0  # left out of a transcript that was too long
+    rewound_to: int | None = None  # the number of the last turn that the rewound session holds; None: it holds all
 
 
 class SessionStarted(Event, kind="session_started"):

@@ -103,7 +103,7 @@ class Run(Record):
     answer_turn_id: TurnId | None = None
     session_id: SessionId | None = None
     session_resumed: bool = False
-    reason: str | None = None  # why fresh; None when resumed
+    reason: str | None = None  # why fresh; of a resumed session: why it was rewound or copied, None if it was not
     fallback: bool = False  # the first attempt failed, and a fresh one followed
     outcome: str | None = None
     error: str | None = None
@@ -120,6 +120,9 @@ class Run(Record):
     cancel_requested: bool = False
     asked: RunOptions = DEFAULT_OPTIONS
     job_id: str | None = None  # the job that it belongs to
+    outside: bool = False  # no run of Clew's: the turn was made in the agent's own CLI, and was brought in
+    rewound_to: int | None = None  # the session was rewound: the number of the last turn that its copy held
+    rewound_to_turn_id: TurnId | None = None  # that turn
     created_at: float = 0.0
     started_at: float | None = None
     ended_at: float | None = None

@@ -15,16 +15,19 @@ from clew.core.decision import Resume
 from clew.core.history import Role, Turn
 from clew.core.ids import SessionId, TurnId
 from clew.core.outcome import Outcome, pin_after
-from clew.core.pins import Observed, Pin, PinState, absorb, ends_with, move
+from clew.core.pins import NOTHING_OBSERVED, Observed, Pin, PinState, absorb, ends_with, move
 from clew.core.record import Record, replace
 from clew.core.runs.answer import AnswerBuilder
 from clew.core.runs.events import SessionStarted, Warned
 from clew.core.runs.run import Run, RunStatus
+from clew.core.session import SessionState
 from clew.engine.attempt import AttemptEnd
 from clew.engine.finish.prices import keep_price, price
+from clew.engine.planning import notices
 from clew.engine.planning.plan import AttemptPlan
 from clew.engine.request import default_model_key
 from clew.engine.sessions.observation import file_of, is_full, observe_turn, tool_called, used
+from clew.engine.sessions.outside import Arrival, store_arrival, with_beside, with_outside
 from clew.engine.settings import RuntimeContext
 from clew.errors import AgentError, ClewError, UsageLimit
 from clew.store.store import Store
@@ -51,6 +54,7 @@ class RunResults:
         self.plan: AttemptPlan  # the plan of the current attempt
         self.model = run.model  # None until the agent reports it
         self.session_id: str | None = None  # the current attempt's, if the agent chooses the ids of its sessions
+        self._observed = NOTHING_OBSERVED  # the session's file after the last attempt, if that was a success
         self._spent: dict[str, tuple[Usage, float]] = {}  # by attempt id, because a transaction may be repeated
 
     def attempt_began(self, plan: AttemptPlan) -> None:
@@ -89,9 +93,11 @@ class RunResults:
         now = self.context.clock()
         answer = self._answer_turn(end, now)
         pin, warning = self.store_attempt(store, plan, end, answer)
-        if answer is not None:  # the session's file may be the first to name the model
-            answer = replace(answer, model=self.model)
+        if answer is not None:  # the session's file may be the first to name the model, and names the turn's last line
+            end_id = self._observed.end_id if end.outcome is Outcome.SUCCESS else None
+            answer = replace(answer, model=self.model, message_id=end_id or answer.message_id)
             store.turns.add(self.run.thread_id, answer)
+        came_in = self._bring_in(store, pin)
         error = None if status is RunStatus.ANSWERED else self._error(end, status)
         spent = {
             "session_id": pin.session_id,
@@ -113,7 +119,18 @@ class RunResults:
         )
         if end.outcome is not Outcome.WRONG_MODEL:
             self._keep_model(store, now)
-        return FinishedRun(run, answer.text if answer else "", error), warning
+        return FinishedRun(run, answer.text if answer else "", error), warning or came_in
+
+    def _bring_in(self, store: Store, pin: Pin) -> Warned | None:
+        """Somebody used the session in its plain CLI during the run: these turns come in too."""
+        observed = self._observed
+        if pin.pending is not None or not (observed.before or observed.outside or observed.beside):
+            return None
+        thread = store.threads.require_by_id(self.run.thread_id)
+        found = with_outside(store, Arrival(store.turns.history(thread.id)), pin, observed, self.context)
+        found = with_beside(store, found, pin, observed, self.context)
+        store_arrival(store, thread, found)
+        return Warned("outside_turns", notices.brought_in(len(found.turns))) if found.rounds else None
 
     def store_attempt(
         self, store: Store, plan: AttemptPlan, end: AttemptEnd, answer: Turn | None = None
@@ -160,15 +177,19 @@ class RunResults:
         An answer that is not in the file is not absorbed: the next turn sends it as catch-up, or is fresh.
         """
         if not plan.abilities.session_files:
-            observed = Observed(exists=True, holds_pending=True, answer_text=answer.text if answer is not None else "")
+            said = answer.text if answer is not None else ""
+            observed = Observed(SessionState.SAME, holds_pending=True, answer_text=said)
         else:
             observed = observe_turn(self.adapter, pin)
-        if observed.damaged:
+        self._observed = observed
+        if observed.is_damaged:
             return pin, self._altered(pin)
         if not observed.exists or not observed.holds_pending or pin.pending is None:
             return pin, self._not_saved(pin, "this turn")
         self.model = self.model or observed.model or None
         settled = replace(absorb(pin, observed, answer), model=self.model or pin.model)
+        if observed.compacted and settled.pending is None:
+            settled = replace(settled, summarised=len(pin.absorbed))
         if answer is not None and not ends_with(settled, answer):
             return settled, self._not_saved(pin, "its answer")
         return replace(move(settled, PinState.GOOD), failures=0), None

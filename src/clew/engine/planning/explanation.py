@@ -22,7 +22,7 @@ from clew.core.costs.usage import CHARS_PER_TOKEN
 from clew.core.decision import Decision, DecisionCase, Resume
 from clew.core.explanation import Explanation, decision_words, standing_note, turns_of
 from clew.core.history import Role
-from clew.core.record import Record
+from clew.core.record import Record, replace
 from clew.core.runs.run import Run
 from clew.engine import leases, queue, recovery
 from clew.engine.finish.prices import unit_price
@@ -45,11 +45,11 @@ async def explain(engine: Engine, request: TurnRequest) -> Explanation:
     def look(store: Store) -> Explanation:
         planner, run = plan(store, request)
         check_argument("model", run.model)
-        case, decision = planner.preview(store, run)
+        case, decision, arrived = planner.planned(store, run)
         waits_for, unfinished = _queued_behind(store, run, context)
-        return _explanation(
-            adapter, request, run, decision, _Figures.read(store, adapter, run, case, decision), waits_for, unfinished
-        )
+        figures = _Figures.read(store, adapter, run, case, decision)
+        told = _explanation(adapter, request, run, decision, figures, waits_for, unfinished)
+        return replace(told, outside_turns=len(arrived.turns))
 
     return await engine.store.read_large(look)
 
@@ -80,7 +80,8 @@ def _explanation(
         reason=decision.reason,
         words=decision_words(decision),
         session_id=decision.session_id if isinstance(decision, Resume) else None,
-        copies=isinstance(decision, Resume) and decision.pin.borrowed_at is not None,
+        copies=isinstance(decision, Resume) and decision.copies,
+        rewound_to=decision.rewind.number if isinstance(decision, Resume) and decision.rewind is not None else None,
         prompt=prompt,
         prompt_chars=len(prompt),
         turns_sent=sent,

@@ -18,10 +18,20 @@ from clew.core.ids import SessionId
 from clew.core.record import Record
 from clew.core.runs.events import Warned
 from clew.core.thread import Thread, Trust, kind_of
+from clew.engine.sessions.outside import Arrival
 from clew.store.store import Store
 from clew.system.work_trees import in_main_tree
 
 FILES_NAMED = 3
+COMPACTED = (
+    "The session {session_id} was compacted outside Clew: it holds the earlier turns only as a summary. "
+    "A fresh session (--fresh-session) is given all of them again."
+)
+
+
+def brought_in(turns: int) -> str:
+    made = "1 turn was made" if turns == 1 else f"{turns:,} turns were made"
+    return f"{made} outside Clew in this thread's session, and {'is' if turns == 1 else 'are'} in the thread now."
 
 
 class UnloadedRules(Record):
@@ -46,9 +56,14 @@ def unloaded_rules(adapter: Adapter, thread: Thread, config_dir: str) -> Unloade
     return UnloadedRules(adapter.name, tuple(files)) if files else None
 
 
-def warnings(store: Store, thread: Thread, rules: UnloadedRules | None, decision: Decision) -> tuple[Warned, ...]:
+def warnings(
+    store: Store, thread: Thread, rules: UnloadedRules | None, decision: Decision, arrived: Arrival
+) -> tuple[Warned, ...]:
     """Called in the transaction that stores the decision, so that a warning that is due once is given once."""
     found: list[Warned] = []
+    if arrived.rounds:
+        found.append(Warned("outside_turns", brought_in(len(arrived.turns))))
+    found += [Warned("session_compacted", COMPACTED.format(session_id=each)) for each in arrived.compacted]
     if rules is not None:
         told = f"rules_told/{thread.kind}/{rules.agent}/{in_main_tree(Path(thread.cwd))}"
         if store.key_values.get(told) is None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from clew.agents.adapter import Adapter, Binary, LaunchProfile
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.decision import (
+    REWINDABLE,
     Abilities,
     Decision,
     DecisionCase,
@@ -21,23 +22,49 @@ from clew.core.decision import (
     Reason,
     Resume,
     candidate,
-    decide,
+    decide_after,
     fresh,
+    may_use_another,
     objection,
+    resumes,
+    rewind_of,
     with_shorter_transcript,
 )
 from clew.core.history import History, Role, Turn
 from clew.core.ids import AttemptId, PinId, SessionId
-from clew.core.pins import NOTHING_OBSERVED, Observed, Pending, Pin, PinState, Runtime, is_unconfirmed_copy, reconcile
+from clew.core.pins import (
+    NOTHING_OBSERVED,
+    Absorbed,
+    Observed,
+    Pending,
+    Pin,
+    PinState,
+    Runtime,
+    is_unconfirmed_copy,
+    reconcile,
+)
 from clew.core.record import Record, replace
 from clew.core.runs.events import Warned
 from clew.core.runs.run import Attempt, Run, RunStatus
 from clew.engine.planning import notices
 from clew.engine.request import TurnRequest
-from clew.engine.sessions.observation import observe, used
+from clew.engine.sessions.observation import ends_of, observe, used
+from clew.engine.sessions.outside import (
+    AdapterOf,
+    Arrival,
+    arrival,
+    followed,
+    new_turns,
+    store_arrival,
+    with_outside,
+)
 from clew.engine.settings import RuntimeContext
 from clew.errors import NotFound, UsageError
 from clew.store.store import Store
+
+RUNS_LOOKED_AT = 50  # to find the last run that ended: more than a thread ever has queued
+FAILURES = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT})
+USABLE = frozenset({PinState.GOOD, PinState.PROVISIONAL})
 
 
 class AttemptPlan(Record):
@@ -62,8 +89,10 @@ class Planner(Record):
     context: RuntimeContext
     turn: TurnRequest
     run: Run
+    adapter_of: AdapterOf  # of the thread's other agents, whose sessions may have been continued outside
     fence: Callable[[Store], None]  # called inside a transaction; raises if another process took the thread over
     drafted: Callable[[AttemptPlan], object] = lambda plan: None  # called with every plan before its commit
+    change: Callable[[History], History] = tuple  # for a preview: what is to be changed in the history before
 
     def first(self, store: Store) -> AttemptPlan:
         """Plans the run's first attempt. From here on the run has started, and its prompt cannot be changed."""
@@ -72,10 +101,11 @@ class Planner(Record):
             self.fence(store)
             run = store.runs.update(self.run.id, status=RunStatus.RUNNING, started_at=self.context.clock())
             store.questions.withdraw_earlier(thread.id, run.id, self.context.clock())
-        case, decision = self.preview(store, run)
+        case, decision, arrived = self.planned(store, run)
         rules = notices.unloaded_rules(self.adapter, thread, self.runtime.config_dir)
         with store.transaction():
             self.fence(store)
+            store_arrival(store, thread, arrived)
             if self.turn.retry_of is not None:
                 store.turns.archive(
                     thread.id,
@@ -86,25 +116,32 @@ class Planner(Record):
                 )
             else:
                 store.turns.add(thread.id, case.request.prompt)
-            warnings = notices.warnings(store, thread, rules, decision)
+            warnings = notices.warnings(store, thread, rules, decision, arrived)
             return self._commit(store, case.request, case.history, decision, number=1, warnings=warnings)
 
-    def preview(self, store: Store, run: Run) -> tuple[DecisionCase, Decision]:
-        """The decision that would be made now. Stores nothing."""
-        case = self._case(store, run)
-        decision = decide(case)
+    def session(self, store: Store, run: Run) -> SessionId | None:
+        """The session that would be resumed now, or of which a copy would be; None: a fresh one."""
+        case, reason, _ = self._case(store, run)
+        return resumes(case, reason)
+
+    def planned(self, store: Store, run: Run) -> tuple[DecisionCase, Decision, Arrival]:
+        """The decision that would be made now, and what would come in before. Stores nothing."""
+        case, reason, arrived = self._case(store, run)
+        decision = decide_after(case, reason)
         if self.turn.fresh_because is not None and isinstance(decision, Fresh) and self.turn.options.fresh_session:
             decision = replace(decision, reason=self.turn.fresh_because)
-        return case, decision
+        return case, decision, arrived
 
-    def session(self, store: Store, run: Run) -> SessionId | None:
-        """The session that would be resumed now; None: a fresh one."""
-        case = self._case(store, run)
-        return case.pin.session_id if objection(case) is None else None
-
-    def _case(self, store: Store, run: Run) -> DecisionCase:
+    def _case(self, store: Store, run: Run) -> tuple[DecisionCase, Reason | None, Arrival]:
+        """Everything that the decision depends on, the objection to the session as it is, and the turns that come in
+        from outside before the decision is made."""
         thread = self.turn.thread
-        history, prompt = self._history(store, run)
+        pins = store.pins.of_thread(thread.id)
+        arrived = Arrival(store.turns.history(thread.id))
+        if self.policy.follow_moves:
+            arrived = arrival(store, thread, pins, self._readable, self.context)
+        pins, observed, arrived = self._settled(store, pins, arrived)
+        history, prompt = self._history(self.change(arrived.history), run)
         request = DecisionRequest(
             agent=self.run.agent,
             model=self.run.model or "",
@@ -115,30 +152,96 @@ class Planner(Record):
             full_prompt=self.turn.full,
             full_prompt_of=self.turn.full_of,
             work_done=self.turn.done,
-            force_fresh=self.turn.options.fresh_session,
+            force_fresh=self.turn.options.fresh_session or self._retries_failure(store, run),
         )
-        pins, observed = self._settled(store.pins.of_thread(thread.id), request, history)
-        return DecisionCase(request, history, pins, self.abilities, observed, self.policy, self.context.clock())
+        case = DecisionCase(request, history, pins, self.abilities, observed, self.policy, self.context.clock())
+        reason = objection(case)
+        return self._with_rewind(store, case, reason, arrived), reason, arrived
+
+    def _readable(self, agent: str) -> Adapter | None:
+        """The adapter of an agent whose sessions' files can be read. Of the others, no pin has a mark."""
+        return self.adapter if agent == self.adapter.name else self.adapter_of(agent)
+
+    def _retries_failure(self, store: Store, run: Run) -> bool:
+        """Whether a person asks a prompt again after a failure: the session that failed is not used again for that.
+        Without rewinds, a prompt is always asked again in a fresh session. A job decides about that by itself: it asks
+        again what its agent never got."""
+        if self.turn.retry_of is None or self.turn.job_id is not None:
+            return False
+        newest = store.runs.newest(thread_id=self.turn.thread.id, limit=RUNS_LOOKED_AT)
+        ended = next((each for each in newest if each.id != run.id and each.ended_at is not None), None)
+        return not self.policy.rewind or (ended is not None and ended.status in FAILURES)
 
     def _settled(
-        self, pins: tuple[Pin, ...], request: DecisionRequest, history: History
-    ) -> tuple[tuple[Pin, ...], Observed]:
-        """Reads the session's file of the pin that this turn would resume. Returns the pins, with that pin settled from
-        the file, and what the file shows.
+        self, store: Store, pins: tuple[Pin, ...], arrived: Arrival
+    ) -> tuple[tuple[Pin, ...], Observed, Arrival]:
+        """Settles the pin that this turn would resume from its session's file, if its last attempt had no success.
+        Returns the pins as they are then, and what the file shows.
 
-        A copy of a borrowed session that was interrupted while it was made is skipped: it can be made again.
+        A copy of a session that was interrupted while it was made is skipped: it can be made again.
         """
-        pin = candidate(pins, request.agent, request.model)
+        moved = {pin.id: pin for pin in arrived.pins}
+        pins = tuple(moved.get(pin.id, pin) for pin in pins)
+        pin = candidate(pins, self.run.agent, self.run.model or "")
         if pin is None:
-            return pins, NOTHING_OBSERVED
+            return pins, NOTHING_OBSERVED, arrived
+        observed = arrived.observed.get(pin.id)
+        if observed is not None and pin.mark is not None:
+            return pins, observed, arrived
         observed = observe(self.adapter, pin) if self.abilities.session_files else NOTHING_OBSERVED
-        settled = reconcile(pin, observed, history)
+        settled = reconcile(pin, observed, arrived.history)
         if is_unconfirmed_copy(settled):
             others = tuple(known for known in pins if known.id != pin.id)
-            lender = candidate(others, request.agent, request.model)
+            lender = candidate(others, self.run.agent, self.run.model or "")
             if lender is not None and lender.borrowed_at is not None:
-                return self._settled(others, request, history)
-        return tuple(settled if known.id == pin.id else known for known in pins), observed
+                return self._settled(store, others, arrived)
+        if self.policy.follow_moves:
+            arrived = with_outside(store, arrived, settled, observed, self.context)
+            settled = next((each for each in arrived.pins if each.id == pin.id), settled)
+            observed = followed(observed)
+        return tuple(settled if known.id == pin.id else known for known in pins), observed, arrived
+
+    def _with_rewind(self, store: Store, case: DecisionCase, reason: Reason | None, arrived: Arrival) -> DecisionCase:
+        """The case with what a rewind needs to know, if the session cannot be resumed as it is: where its file says
+        that a copy can end, what the dropped turns did, or another session of which a copy could be used."""
+        if reason is None or not self.abilities.session_files:
+            return case
+        case = self._with_ends(store, case, reason, arrived)
+        if rewind_of(case, reason) is not None or not may_use_another(case, reason):
+            return case
+        for pin in reversed(case.pins):
+            is_other = pin.id != (case.candidate.id if case.candidate is not None else None)
+            of_model = pin.model == case.request.model if reason is not Reason.NO_PIN else True
+            if is_other and of_model and pin.agent == case.request.agent and pin.state in USABLE:
+                observed = observe(self.adapter, pin)
+                settled = reconcile(pin, observed, case.history)
+                if settled.pending is not None and not new_turns(store, arrived, settled, observed):
+                    observed = followed(observed)  # what was said outside came in, although the pin is not settled
+                other = replace(case, lender=settled, observed=observed)
+                objects = objection(other)
+                other = self._with_ends(store, other, objects, arrived)
+                if objects is None or rewind_of(other, objects) is not None:
+                    return replace(case, others=((settled, other.observed),), effects=other.effects)
+        return case
+
+    def _with_ends(self, store: Store, case: DecisionCase, reason: Reason | None, arrived: Arrival) -> DecisionCase:
+        if reason not in REWINDABLE or not (self.policy.rewind and self.abilities.rewind):
+            return case
+        case = replace(case, observed=replace(case.observed, ends=ends_of(self.adapter, case.pin)))
+        rewound = rewind_of(case, reason)
+        if rewound is None:
+            return case
+        rewind, cut = rewound
+        known = {each.turn_id for pin in (*case.pins, case.pin) if self._is_own(pin) for each in _held(pin)}
+        dropped = known - {each.turn_id for each in cut.absorbed}
+        standing = {turn.id for turn in case.history} - dropped
+        from clew.engine.planning.effects import effects_after  # here, because few turns need it
+
+        effects = effects_after(store, self._readable, self.turn.thread.id, rewind.turn_id, standing, arrived.rounds)
+        return replace(case, effects=effects)
+
+    def _is_own(self, pin: Pin) -> bool:
+        return (pin.agent, pin.model) == (self.run.agent, self.run.model or "")
 
     def can_shorten(self, plan: AttemptPlan) -> bool:
         """Whether a shorter transcript would differ from the prompt of this attempt."""
@@ -152,9 +255,8 @@ class Planner(Record):
             self.fence(store)
             return self._commit(store, before.request, before.history, decision, number=2)
 
-    def _history(self, store: Store, run: Run) -> tuple[History, Turn]:
+    def _history(self, history: History, run: Run) -> tuple[History, Turn]:
         """The turns before the prompt, and the prompt."""
-        history = store.turns.history(self.turn.thread.id)
         if self.turn.retry_of is None:
             return history, prompt_turn(run, self.context.clock())
         for place, turn in enumerate(history):
@@ -187,6 +289,7 @@ class Planner(Record):
             resumed=isinstance(decision, Resume),
             started_at=now,
         )
+        rewind = decision.rewind if isinstance(decision, Resume) else None
         store.pins.save(pin)
         store.runs.create_attempt(attempt, self.turn.thread.id)
         store.runs.update(
@@ -195,6 +298,8 @@ class Planner(Record):
             session_id=pin.session_id,
             session_resumed=attempt.resumed,
             reason=decision.reason,
+            rewound_to=rewind.number if rewind is not None else None,
+            rewound_to_turn_id=rewind.turn_id if rewind is not None else None,
             fallback=number > 1,
             prompt_chars=len(decision.prompt),
             transcript_chars=decision.transcript_chars,
@@ -207,7 +312,7 @@ class Planner(Record):
             trust=self.turn.thread.trust,
             work_dir=request.work_dir,
             fork_of=copied.session_id if copied is not None else None,
-            rewind_to=copied.borrowed_at if copied is not None and self.abilities.rewind else None,
+            rewind_to=self._copy_end(decision) if copied is not None else None,
         )
         readable = attempt.resumed and self.abilities.session_files
         source = decision.pin if isinstance(decision, Resume) else pin  # a copy has no file yet
@@ -215,6 +320,13 @@ class Planner(Record):
         plan = AttemptPlan(request, history, decision, pin, attempt, launch, self.abilities, before, warnings)
         self.drafted(plan)
         return plan
+
+    def _copy_end(self, decision: Decision) -> str | None:
+        """The message with which the copy of a session ends; None: it is a copy of the whole session."""
+        if isinstance(decision, Resume) and decision.rewind is not None:
+            return decision.rewind.end_id
+        is_borrowed = isinstance(decision, Resume) and decision.pin.borrowed_at is not None and self.abilities.rewind
+        return decision.pin.borrowed_at if isinstance(decision, Resume) and is_borrowed else None
 
     def _pin(self, store: Store, request: DecisionRequest, decision: Decision, pending: Pending, now: float) -> Pin:
         if isinstance(decision, Fresh):
@@ -233,13 +345,14 @@ class Planner(Record):
             )
         pin = replace(decision.pin, pending=pending, resume_count=decision.pin.resume_count + 1, used_at=now)
         borrowed = pin.borrowed_at is not None
-        if not borrowed and not (self.turn.fork and self.abilities.fork):
+        if not decision.copies and not (self.turn.fork and self.abilities.fork):
             return pin
         # The copy's running cost starts at the owner's: the owner may have used the session since it was borrowed.
         owner = store.pins.of_session(pin.session_id, retired=True) if borrowed else None
         return replace(
             pin,
             id=PinId(self.context.new_id()),
+            model=request.model,
             session_id=SessionId(self.context.new_uuid()),
             state=PinState.PROVISIONAL,
             mark=None,
@@ -247,6 +360,11 @@ class Planner(Record):
             cost_total_usd=owner.cost_total_usd if owner is not None else pin.cost_total_usd,
             created_at=now,
         )
+
+
+def _held(pin: Pin) -> tuple[Absorbed, ...]:
+    """The turns that the session was shown, or may have been."""
+    return pin.absorbed + (pin.pending.shown if pin.pending is not None else ())
 
 
 def runtime_of(adapter: Adapter, binary: Binary, can: Abilities, context: RuntimeContext) -> Runtime:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from clew.core.decision import Decision
+from clew.core.history import History
 from clew.core.ids import SessionId
+from clew.core.record import Record
 from clew.core.runs.run import Run
 from clew.engine.planning.plan import Planner, runtime_of
 from clew.engine.request import TurnRequest, model_for, new_run, policy_of
@@ -18,12 +20,24 @@ if TYPE_CHECKING:
 BATCH_SIZE = 25  # turns per call, so that other callers can use the store in between
 
 
-async def preview(engine: Engine, request: TurnRequest) -> Decision:
+class NextTurn(Record):
+    """What would be decided about a turn, and what would come in from outside before it."""
+
+    decision: Decision
+    outside_turns: int  # made outside Clew in the thread's sessions, and not in the thread yet
+    is_compacted: bool  # one of its sessions was compacted since its last turn
+
+
+async def preview(engine: Engine, request: TurnRequest, change: Callable[[History], History] | None = None) -> NextTurn:
+    """`change`: what is to be changed in the thread's history before."""
     plan = await planning(engine, request.agent)
 
-    def look(store: Store) -> Decision:
+    def look(store: Store) -> NextTurn:
         planner, run = plan(store, request)
-        return planner.preview(store, run)[1]
+        if change is not None:
+            planner = planner.replace(change=change)
+        _, decision, arrived = planner.planned(store, run)
+        return NextTurn(decision, len(arrived.turns), bool(arrived.compacted))
 
     return await engine.store.call(look)
 
@@ -54,6 +68,8 @@ async def planning(engine: Engine, agent: str) -> Callable[[Store, TurnRequest],
     def plan(store: Store, request: TurnRequest) -> tuple[Planner, Run]:
         run = new_run(request, model_for(request, engine.agent_settings(agent).model, store), engine.context)
         policy = policy_of(request, engine.settings)
-        return Planner(adapter, can, runtime, policy, engine.context, request, run, lambda store: None), run
+        return Planner(
+            adapter, can, runtime, policy, engine.context, request, run, engine.adapter_of, lambda store: None
+        ), run
 
     return plan

@@ -17,6 +17,9 @@ from clew.errors import AgentFailed, AgentMissing
 from clew.system.processes import ended
 
 PROBE_S = 30.0
+# Part of the stored key. Raise it when an adapter reads something else from the same help and version: what an older
+# Clew stored about a binary is then not used any more.
+ABILITIES_VERSION = 2
 _seen: dict[str, tuple[str, str, Abilities]] = {}  # by agent: the last binary that this process used
 
 
@@ -67,7 +70,7 @@ def _stamp(path: str) -> str:
         stat = Path(path).stat()
     except OSError:
         return "gone"
-    return f"{stat.st_mtime_ns}:{stat.st_size}:{stat.st_ino}"
+    return f"{ABILITIES_VERSION}/{stat.st_mtime_ns}:{stat.st_size}:{stat.st_ino}"
 
 
 async def _output(argv: list[str], environ: Mapping[str, str]) -> str:

@@ -5,23 +5,26 @@ Rules
    known to the session alone. Without the file nothing is adopted: Clew could not know what the session holds.
 2. Turns that the thread had before are not in the session, and are not sent to it later: the person who started the
    session told it what it should know.
-3. A session has one owner. A session of another thread is adopted only if it was continued outside Clew, so that its
+3. A session has one owner. A session of another thread is adopted only if it branched off outside Clew, so that its
    thread can no longer resume it. That thread's pin is retired in the same transaction, and never during a run there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from clew.agents.adapter import Adapter, SessionView
 from clew.core.history import Turn
-from clew.core.ids import PinId, SessionId, TurnId
+from clew.core.ids import PinId, SessionId
 from clew.core.pins import Absorbed, Mark, Pin, PinState, Runtime, has_diverged
 from clew.core.record import Record
+from clew.core.session import SessionState, SessionTurn
 from clew.core.thread import Thread, is_safe_argument
 from clew.engine.leases import live_lease, thread_key
 from clew.engine.planning.notices import taken_over_key
-from clew.engine.sessions.observation import mark_of, observed_in, utterances
+from clew.engine.sessions.observation import mark_of, observed_in, turns_in
+from clew.engine.sessions.outside import Arrival, OutsideRound, outside_rounds, store_arrival
 from clew.engine.settings import RuntimeContext
 from clew.errors import Busy, Conflict
 from clew.store.store import Store
@@ -59,9 +62,11 @@ def find_session(adapter: Adapter, runtime: Runtime, work_dir: str, session_id: 
     return FoundSession(runtime, view, max(0.0, changed_at), mark) if view.entries else None
 
 
-def diverged_outside(owner: Pin, found: FoundSession) -> bool:
-    """Whether the session holds turns that its thread does not have, so that the thread can no longer resume it."""
-    return has_diverged(owner, observed_in(found.view, owner))
+def diverged_outside(owner: Pin, found: FoundSession, *, follows: bool) -> bool:
+    """Whether the session was continued so that its thread can no longer resume it. `follows`: turns that were only
+    added to it come into that thread (the setting `follow_moves`)."""
+    observed = observed_in(found.view, owner)
+    return observed.state is SessionState.BRANCHED if follows else has_diverged(observed)
 
 
 def adopt(
@@ -85,30 +90,44 @@ def adopt(
         _check_idle(store, store.threads.require_by_id(owner.thread_id), context)
         store.pins.give_up_session(session_id)
         store.key_values.set(taken_over_key(owner.thread_id), thread.name)
-    runtime = found.runtime
     before = store.turns.history(thread.id)
-    of_model = model or found.view.model or ""
-    turns = turns_of(found, context, model)
-    for turn in turns:
-        store.turns.add(thread.id, turn)
+    pin = _pin(thread, found, session_id, model, context)
+    rounds = _rounds(store, pin, found, context)
+    turns = tuple(turn for each in rounds for turn in each.turns)
+    absorbed = (*(Absorbed(turn.id, None) for turn in before), *(Absorbed.of(turn) for turn in turns))
+    total = found.view.cost_total_usd
+    if total is None:
+        total = owner.cost_total_usd if owner is not None else 0.0
+    summarised = (
+        len(before) + _count(turns_in(found.view, found.view.compacted_after)) if found.view.compacted_at else 0
+    )
+    pin = pin.replace(absorbed=absorbed, cost_total_usd=total, summarised=summarised)
+    store_arrival(store, thread, Arrival((*before, *turns), rounds, (pin,)))
     store.threads.update(thread.id, at=context.clock())  # else a clean-up might delete the thread: its turns may be old
-    pin = Pin(
+    return Adopted(pin, turns)
+
+
+def _pin(thread: Thread, found: FoundSession, session_id: str, model: str | None, context: RuntimeContext) -> Pin:
+    """The pin of the adopted session, before anything is counted as absorbed."""
+    return Pin(
         id=PinId(context.new_id()),
         thread_id=thread.id,
-        agent=runtime.agent,
-        model=of_model,
+        agent=found.runtime.agent,
+        model=model or found.view.model or "",
         session_id=SessionId(session_id),
-        state=PinState.GOOD,
+        state=PinState.GOOD if found.view.is_sound else PinState.RETIRED,  # else the agent might be shown anything
         work_dir=thread.cwd,
-        runtime=runtime,
-        absorbed=(*(Absorbed(turn.id, None) for turn in before), *(Absorbed.of(turn) for turn in turns)),
+        runtime=found.runtime,
         mark=found.mark,
-        cost_total_usd=owner.cost_total_usd if owner is not None else 0.0,
         created_at=context.clock(),
         used_at=min(found.changed_at, context.clock()),
     )
-    store.pins.save(pin)
-    return Adopted(pin, turns)
+
+
+def _rounds(store: Store, pin: Pin, found: FoundSession, context: RuntimeContext) -> tuple[OutsideRound, ...]:
+    """What the session holds: each prompt with its answer and its tool calls."""
+    turns = turns_in(found.view)
+    return outside_rounds(store, pin, turns, found.view.cost_total_usd, context)
 
 
 def _check_idle(store: Store, thread: Thread, context: RuntimeContext) -> None:
@@ -118,17 +137,10 @@ def _check_idle(store: Store, thread: Thread, context: RuntimeContext) -> None:
         raise Busy(f"A run is in progress in {thread.name}.", hint=hint, run_id=held.run_id)
 
 
-def turns_of(found: FoundSession, context: RuntimeContext, model: str | None = None) -> tuple[Turn, ...]:
-    """The turns that an adoption adds: one for each prompt, and one for each answer."""
-    return tuple(
-        Turn(
-            TurnId(context.new_id()),
-            each.role,
-            each.text,
-            agent=found.runtime.agent,
-            model=model or found.view.model or None,
-            message_id=each.message_id,
-            created_at=min(found.changed_at, context.clock()),
-        )
-        for each in utterances(found.view)
-    )
+def count_turns(found: FoundSession) -> int:
+    """How many turns an adoption adds: one for each prompt, and one for each answer."""
+    return _count(turns_in(found.view))
+
+
+def _count(turns: Sequence[SessionTurn]) -> int:
+    return sum((turn.prompt is not None) + bool(turn.answers) for turn in turns)

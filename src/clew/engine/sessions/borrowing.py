@@ -13,17 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from clew.agents.adapter import Adapter, SessionView
-from clew.core import prompts
 from clew.core.branching.fork import held_of, last_answer
 from clew.core.history import Role, Turn
-from clew.core.pins import Pin, PinState
+from clew.core.pins import UNKNOWN_STANDING, Pin, PinState, SessionEnd
 from clew.core.record import Record
 from clew.core.runs.answer import join_messages
-from clew.core.thread import is_safe_argument
-from clew.engine.sessions.observation import file_of
-
-MAX_ID_CHARS = 200
-NOT_KNOWN = "?"  # in place of the digest of an unknown standing text: the next turn sends the current one
+from clew.engine.sessions.observation import ends_in, file_of
 
 
 class Loan(Record):
@@ -52,30 +47,26 @@ def borrow(adapter: Adapter, pin: Pin, seen: Sequence[Turn]) -> Loan | None:
         view = None
     if view is None or not view.entries:
         return None
-    found = _by_message(pin, seen[:held], view) or _whole(pin, seen[:held], view)
-    if found is None or not _can_be_named(view.entries[found[1]].id):
+    ends = ends_in(view)
+    found = _by_message(seen[:held], ends) or _whole(pin, seen[:held], view, ends)
+    if found is None:
         return Loan(held, "", None)
-    turns, place = found
-    sent_later = any(f"{prompts.STANDING}\n" in entry.text for entry in view.entries[place + 1 :] if entry.is_prompt)
-    return Loan(turns, view.entries[place].id, NOT_KNOWN if sent_later else pin.standing)
+    turns, end = found
+    return Loan(turns, end.end_id, UNKNOWN_STANDING if end.told_later else pin.standing)
 
 
-def _can_be_named(message_id: str) -> bool:
-    """Whether the id is safe as an argument of a command: the session's file may come from another machine."""
-    return is_safe_argument(message_id) and len(message_id) <= MAX_ID_CHARS
-
-
-def _by_message(pin: Pin, held: Sequence[Turn], view: SessionView) -> tuple[int, int] | None:
-    places = {entry.id: n for n, entry in enumerate(view.entries) if entry.role is Role.ASSISTANT}
-    last = last_answer(held, places)
+def _by_message(held: Sequence[Turn], ends: Sequence[SessionEnd]) -> tuple[int, SessionEnd] | None:
+    by_message = {message_id: end for end in ends for message_id in end.message_ids}
+    last = last_answer(held, by_message)
     if last is None:
         return None
-    place = places[str(held[last].message_id)]
-    asked = sum(entry.is_prompt for entry in view.entries[:place])
-    return (last + 1, place) if asked <= sum(turn.role is Role.USER for turn in held[: last + 1]) else None
+    end = by_message[str(held[last].message_id)]
+    return (last + 1, end) if end.prompts <= sum(turn.role is Role.USER for turn in held[: last + 1]) else None
 
 
-def _whole(pin: Pin, held: Sequence[Turn], view: SessionView) -> tuple[int, int] | None:
+def _whole(
+    pin: Pin, held: Sequence[Turn], view: SessionView, ends: Sequence[SessionEnd]
+) -> tuple[int, SessionEnd] | None:
     """The whole session, if its message ids are not known: nothing was added to it, and it ends with our answer."""
     said: list[str] = []
     for entry in reversed(view.entries):
@@ -85,6 +76,7 @@ def _whole(pin: Pin, held: Sequence[Turn], view: SessionView) -> tuple[int, int]
     is_all = pin.pending is None and pin.partly_absorbed is None and len(held) == len(pin.absorbed)
     is_there = pin.mark is not None and pin.mark.last_entry == view.last_entry
     if pin.borrowed_at is not None:
-        is_there = pin.borrowed_at == view.entries[-1].id
-    ends = held[-1].role is Role.ASSISTANT and not held[-1].partial and join_messages(reversed(said)) == held[-1].text
-    return (len(held), len(view.entries) - 1) if is_all and is_there and ends else None
+        is_there = bool(ends) and pin.borrowed_at in ends[-1].message_ids
+    fits = held[-1].role is Role.ASSISTANT and not held[-1].partial and join_messages(reversed(said)) == held[-1].text
+    is_end = bool(ends) and view.entries[-1].id in ends[-1].message_ids
+    return (len(held), ends[-1]) if is_all and is_there and fits and is_end else None

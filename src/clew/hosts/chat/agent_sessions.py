@@ -17,10 +17,12 @@ from pathlib import Path
 from clew.agents.adapter import Adapter, SessionHead
 from clew.core.ids import ThreadId
 from clew.core.lookup import by_prefix
+from clew.core.pins import Pin
 from clew.core.record import Record
 from clew.core.thread import Permissions, Thread, Trust, name_from
 from clew.engine.engine import Engine
 from clew.engine.sessions import adoption
+from clew.engine.sessions.outside import newest_pins
 from clew.errors import Conflict
 from clew.store.store import Store
 
@@ -79,7 +81,7 @@ class AgentSessions:
         found: list[AgentSession] = []
         if len(session_id) >= SHORTEST_BEGINNING:
             files = await asyncio.to_thread(self._files, agent)
-            named = [each for each in files if _id_of(each.path).startswith(session_id)]
+            named = [each for each in files if session_id in each.path.stem]
             found = await asyncio.to_thread(self._heads, named)
         known = await self._engine.store.call(partial(_all_as_known, found))
         among = [session for session in known if allowed is None or allowed(session.work_dir)]
@@ -111,7 +113,7 @@ class AgentSessions:
     ) -> AdoptionResult:
         """Adopts the session into a new thread, named after its first words.
 
-        A session that a thread owns stays there, unless it was continued outside Clew: then that thread can no longer
+        A session that a thread owns stays there, unless it branched off outside Clew: then that thread can no longer
         resume it, and keeps only its turns. Raises Busy during a run in that thread.
         """
         owner = await self._engine.store.call(lambda store: store.pins.of_session(session.id))
@@ -121,7 +123,7 @@ class AgentSessions:
             return AdoptionResult(session, None, why=f"its directory is gone: {session.work_dir or 'it names none'}")
         work_dir = os.path.realpath(session.work_dir)
         found = await self._engine.find_session(session.agent, work_dir, session.id)
-        if owner is not None and (found is None or not adoption.diverged_outside(owner, found)):
+        if owner is not None and (found is None or not await self._is_lost_to(owner, found)):
             return _not_taken(session)
         if found is None:
             return AdoptionResult(session, None, why="it is empty")
@@ -141,7 +143,7 @@ class AgentSessions:
                 updated_at=now,
             )
             if dry_run:
-                return AdoptionResult(session, thread.name, len(adoption.turns_of(found, engine.context)))
+                return AdoptionResult(session, thread.name, adoption.count_turns(found))
             thread = store.threads.create(thread)
             adopted = adoption.adopt(store, thread, found, session.id, None, engine.context, owner)
             return AdoptionResult(session, thread.name, len(adopted.turns))
@@ -152,6 +154,14 @@ class AgentSessions:
             return await engine.store.atomically(work)
         except Conflict as error:  # another process was faster
             return AdoptionResult(session, None, why=error.message)
+
+    async def _is_lost_to(self, owner: Pin, found: adoption.FoundSession) -> bool:
+        """Whether the session holds what its thread will never have: it branched off, or it was continued although the
+        thread now uses another session, or the thread does not follow."""
+        pins = await self._engine.store.call(lambda store: store.pins.of_thread(owner.thread_id))
+        is_used = any(pin.id == owner.id for pin in newest_pins(pins))
+        follows = is_used and self._engine.settings.policy.follow_moves
+        return adoption.diverged_outside(owner, found, follows=follows)
 
 
 def _not_taken(session: AgentSession) -> AdoptionResult:
@@ -173,10 +183,6 @@ def _head(adapter: Adapter, path: Path) -> SessionHead | None:
         return adapter.session_head(path)
     except OSError:
         return None
-
-
-def _id_of(path: Path) -> str:
-    return path.stem[-36:]  # each agent's file names end in the session's id
 
 
 def _is_within(work_dir: str, folder: str) -> bool:

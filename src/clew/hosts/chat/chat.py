@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.core.history import History, Role, Turn, Visibility
-from clew.core.ids import ThreadId
+from clew.core.ids import SessionId, ThreadId
 from clew.core.outcome import Outcome
 from clew.core.record import Record, replace
 from clew.core.runs.options import NO_OPTIONS, TurnOptions
 from clew.core.runs.question import QuestionState
 from clew.core.runs.run import Run, RunStatus
+from clew.core.session import SessionState
 from clew.core.thread import Permissions, Thread, Trust, kind_of, name_from
 from clew.engine.engine import Engine
 from clew.engine.leases import live_lease, thread_key
@@ -58,6 +59,15 @@ class Deleted(Record):
     archive: Path | None  # None: a dry run
     archived_turns: int = 0  # how many of `turns` had been archived before
     others: tuple[str, ...] = ()  # threads that were deleted with this one: the other thread of a pair
+
+
+class Synced(Record):
+    """The turns that were made outside Clew and that came in, or that would come in."""
+
+    name: str  # the thread's
+    turns: History
+    is_compacted: bool = False  # one of its sessions was compacted: it holds earlier turns only as a summary
+    branched: tuple[SessionId, ...] = ()  # continued from an earlier turn: not the thread's any more, can be adopted
 
 
 # Writes a thread, or both threads of a pair, to an archive file and deletes them from the store. Raises Busy.
@@ -184,7 +194,10 @@ class Chat:
         )
 
     async def retry(self, thread: Thread, turn_id: str, options: TurnOptions = NO_OPTIONS) -> LiveTurn:
-        """Asks an earlier user turn again, in a fresh session; what follows it is archived when the run starts."""
+        """Asks an earlier user turn again; what follows it is archived when the run starts.
+
+        The session is rewound to before the turn. After a failed run, or if it cannot be rewound, it is a fresh one.
+        """
         if (hint := kind_of(thread).continued_by) is not None:
             raise UsageError(
                 f"{thread.name} is the thread of a {thread.kind}: its prompts cannot be asked again here.",
@@ -198,12 +211,9 @@ class Chat:
                 hint="clew threads show lists the turns with their ids.",
             )
         thread = await self._instructed(thread, options.instructions)
-        agent = options.agent or turn.agent or thread.agent
-        model = options.model or (turn.model if turn.agent == agent else None)
-        options = replace(options, agent=agent, model=model, fresh_session=True)
-        return await self._engine.start(
-            TurnRequest(thread, turn.text, options, standing=thread.standing, retry_of=turn.id)
-        )
+        from clew.hosts.chat.preview import retry_request
+
+        return await self._engine.start(retry_request(thread, turn, options))
 
     async def _instructed(self, thread: Thread, instructions: str | None) -> Thread:
         """Stores the thread's new standing text; "" removes it, None leaves it."""
@@ -237,22 +247,52 @@ class Chat:
 
         return await self._while_idle(thread, archive)
 
-    async def session_stands(self, thread: Thread) -> bool | None:
-        """Whether everything that the thread's session was sent is still in the thread. None: no session to resume."""
-        from clew.hosts.chat.preview import session_stands
+    async def session_words(self, thread: Thread) -> str:
+        """What the changes of the thread have done to its session, in words for the user."""
+        from clew.hosts.chat.preview import session_words
 
-        return await self._store.call(lambda store: session_stands(store, thread, store.turns.history(thread.id)))
+        return session_words((await self._engine.preview(TurnRequest(thread, "?", standing=thread.standing))).decision)
 
     async def preview(self, thread: Thread, turn_id: str | None = None) -> Preview:
         """Whether the next turn would resume the session; with `turn_id`, also what a change of that turn would do."""
         from clew.hosts.chat.preview import after_change, preview_of
 
-        decision = await self._engine.preview(TurnRequest(thread, "?", standing=thread.standing))
-        preview = preview_of(decision)
+        preview = preview_of(await self._engine.preview(TurnRequest(thread, "?", standing=thread.standing)))
         if turn_id is None:
             return preview
         turn = await self._turn(thread, turn_id)
-        return replace(preview, after_change=await self._store.call(lambda store: after_change(store, thread, turn)))
+        return replace(preview, after_change=await after_change(self._engine, thread, turn))
+
+    async def sync(self, thread: Thread, *, dry_run: bool = False) -> Synced:
+        """Brings in the turns that were made outside Clew in the thread's sessions. Raises Busy during a run.
+
+        `dry_run`: only says what would come in, also during a run.
+        """
+        from clew.engine.sessions.outside import Arrival, arrival, has_news, store_arrival
+
+        engine = self._engine
+
+        def look(store: Store) -> tuple[Arrival, Synced]:
+            pins = store.pins.of_thread(thread.id)
+            found = arrival(store, thread, pins, engine.adapter_of, engine.context)
+            states = {pin.session_id: found.observed[pin.id].state for pin in pins if pin.id in found.observed}
+            branched = tuple(session for session, state in states.items() if state is SessionState.BRANCHED)
+            return found, Synced(thread.name, found.turns, bool(found.compacted), branched)
+
+        def bring_in(store: Store, now: float) -> Synced:
+            found, synced = look(store)
+            store_arrival(store, thread, found)
+            if found.rounds:
+                store.threads.update(thread.id, at=now)
+            return synced
+
+        def report(store: Store) -> Synced:
+            pins = store.pins.of_thread(thread.id, retired=False, absorbed=False)
+            return look(store)[1] if has_news(pins, engine.adapter_of) else Synced(thread.name, ())
+
+        if dry_run:
+            return await self._store.read_large(report)
+        return await self._while_idle(thread, bring_in)
 
     async def explain(
         self, thread: Thread, text: str | None, options: TurnOptions = NO_OPTIONS, **changes: Any

@@ -2,65 +2,117 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import takewhile
 
-from clew.core.decision import Decision, Resume, candidate
-from clew.core.explanation import decision_words
-from clew.core.history import History, Role, Turn, visible
-from clew.core.pins import PinState, is_valid
+from clew.core.decision import MEANING, Decision, Fresh, Reason, Resume
+from clew.core.explanation import decision_words, outside_words
+from clew.core.history import History, Role, Turn
 from clew.core.record import Record, replace
+from clew.core.runs.options import NO_OPTIONS, TurnOptions
 from clew.core.thread import Thread
-from clew.store.store import Store
+from clew.engine.engine import Engine
+from clew.engine.planning.preview import NextTurn
+from clew.engine.request import TurnRequest
 from clew.store.tables.turns import no_such_turn
 
 KEEPS_SESSION = "The session has not seen this turn as it is: it is kept, and the next turn sends the new text."
+RESUMES = "The session is kept: the next turn resumes it."
 STARTS_FRESH = "The session holds this turn as it was: the next turn starts a fresh session with the whole transcript."
 NO_SESSION = "The thread has no session that this could affect."
+WITHOUT_SESSION = frozenset({Reason.NO_PIN, Reason.POISONED, Reason.DISABLED, Reason.UNSUPPORTED})
+CHANGED = frozenset({Reason.HISTORY_CHANGED, Reason.FIRST_TURN, Reason.UNCONFIRMED, Reason.FORCED_FRESH})
 
 
 class Preview(Record):
     """A preview of the thread's next turn, if its own agent is asked."""
 
     resumes: bool
-    reason: str | None  # why it does not resume
+    reason: str | None  # why it does not resume, or why the session is rewound or copied
     words: str
     after_change: Mapping[str, str] | None = None  # what an edit, a truncate or a retry of a turn would do
+    rewound_to: int | None = None  # the number of the last turn that the rewound session holds; None: it holds all
+    outside_turns: int = 0  # turns that were made outside Clew, and are not in the thread yet
 
 
-def preview_of(decision: Decision) -> Preview:
-    return Preview(isinstance(decision, Resume), decision.reason, decision_words(decision))
+def preview_of(next_turn: NextTurn) -> Preview:
+    decision = next_turn.decision
+    words = decision_words(decision)
+    if next_turn.outside_turns:
+        words = f"{outside_words(next_turn.outside_turns)} {words}"
+    if next_turn.is_compacted:
+        words = f"{words} {COMPACTED}"
+    rewind = decision.rewind if isinstance(decision, Resume) else None
+    return Preview(
+        isinstance(decision, Resume),
+        decision.reason,
+        words,
+        rewound_to=rewind.number if rewind is not None else None,
+        outside_turns=next_turn.outside_turns,
+    )
 
 
-def after_change(store: Store, thread: Thread, turn: Turn) -> dict[str, str]:
+COMPACTED = "The session was compacted outside Clew: it holds the earlier turns only as a summary."
+
+
+async def after_change(engine: Engine, thread: Thread, turn: Turn) -> dict[str, str]:
     """What an edit, a truncate and (of a user's turn) a retry would do, in words for the user."""
-    history = store.turns.history(thread.id)
+    history = await engine.store.call(lambda store: store.turns.history(thread.id))
     place = next((n for n, known in enumerate(history) if known.id == turn.id), None)
     if place is None:  # the turn was archived after the caller had read it
         raise no_such_turn(turn.id)
-    edited = (*history[:place], replace(turn, text=f"{turn.text}\0"), *history[place + 1 :])
+
+    async def session(change: Callable[[History], History]) -> str:
+        request = TurnRequest(thread, "?", standing=thread.standing)
+        return session_words((await engine.preview(request, change)).decision)
+
+    edited = await session(lambda now: tuple(_edited(each) if each.id == turn.id else each for each in now))
+    truncated = await session(lambda now: tuple(takewhile(lambda each: each.id != turn.id, now)))
     said = {
-        "edit": f"The old text is kept and later turns stay. {_session(store, thread, edited)}",
-        "truncate": f"Archives {_turns(len(history) - place)}. {_session(store, thread, history[:place])}",
+        "edit": f"The old text is kept and later turns stay. {edited}",
+        "truncate": f"Archives {_turns(len(history) - place)}. {truncated}",
     }
     if turn.role is Role.USER:
         later = len(history) - place - 1
         archived = f"; {_turns(later)} after it {'is' if later == 1 else 'are'} archived" if later else ""
-        said["retry"] = f"Asks this again in a fresh session with the transcript up to here{archived}."
+        asked = await engine.preview(retry_request(thread, turn, NO_OPTIONS))
+        said["retry"] = f"Asks this again {_where(asked.decision)}{archived}."
     return said
 
 
-def session_stands(store: Store, thread: Thread, history: History) -> bool | None:
-    """Whether everything that the thread's session was sent is in that history. None: no session could be resumed."""
-    pin = candidate(store.pins.of_thread(thread.id, retired=False), thread.agent, thread.model or "")
-    if pin is None or pin.state is PinState.POISONED:
-        return None
-    given = pin.absorbed + (pin.pending.shown if pin.pending is not None else ())
-    return is_valid(replace(pin, absorbed=given), visible(history, thread.agent, thread.visibility))
+def _edited(turn: Turn) -> Turn:
+    return replace(turn, text=f"{turn.text}\0")
 
 
-def _session(store: Store, thread: Thread, history: History) -> str:
-    said = {None: NO_SESSION, True: KEEPS_SESSION, False: STARTS_FRESH}
-    return said[session_stands(store, thread, history)]
+def session_words(decision: Decision) -> str:
+    """What a change that was just made, or is about to be made, does to the session."""
+    if isinstance(decision, Fresh):
+        if decision.reason in WITHOUT_SESSION:
+            return NO_SESSION
+        if decision.reason in CHANGED:
+            return STARTS_FRESH
+        return f"The next turn starts a fresh session in any case: {MEANING[decision.reason]}."
+    if decision.rewind is not None:
+        later = len(decision.shown) - 1
+        after = f", and sends the {_turns(later)} after it" if later else ""
+        return f"The session rewinds to turn {decision.rewind.number}: the next turn continues from there{after}."
+    return KEEPS_SESSION if len(decision.shown) > 1 else RESUMES
+
+
+def _where(decision: Decision) -> str:
+    if isinstance(decision, Fresh):
+        return "in a fresh session with the transcript up to here"
+    if decision.rewind is not None:
+        return f"in a copy of the session, which rewinds to turn {decision.rewind.number}"
+    return "in the session, which has not seen it"
+
+
+def retry_request(thread: Thread, turn: Turn, options: TurnOptions) -> TurnRequest:
+    """The request to ask a user's turn again, of the agent and model that were asked before if none are named."""
+    agent = options.agent or turn.agent or thread.agent
+    model = options.model or (turn.model if turn.agent == agent else None)
+    options = replace(options, agent=agent, model=model)
+    return TurnRequest(thread, turn.text, options, standing=thread.standing, retry_of=turn.id)
 
 
 def _turns(count: int) -> str:

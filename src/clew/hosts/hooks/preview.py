@@ -47,7 +47,7 @@ async def preview_job(engine: Engine, planned: PlannedJob) -> JobPreview:
     thread, turns, jobs = await engine.store.call(found)
     if thread is None:
         return JobPreview(False, Reason.FIRST_TURN, planned.full, 0, jobs)
-    decision = await engine.preview(_ask(thread, planned.agent, planned.delta, planned.full))
+    decision = (await engine.preview(_ask(thread, planned.agent, planned.delta, planned.full))).decision
     if isinstance(decision, Resume):
         return JobPreview(True, None, decision.prompt, 0, jobs)
     return JobPreview(False, decision.reason, decision.prompt, turns - decision.omitted, jobs)

@@ -2,11 +2,11 @@
 -- locks: thread :thread_id, session :session_id
 INSERT INTO pins (id, thread_id, position, agent, model, session_id, state, work_dir, runtime, pending,
     held_back_turn_id, held_back_chars, held_back_digest, standing, mark_size_bytes, mark_last_entry, mark_digest, mark_stamp, resume_count, failures,
-    cost_total_usd, borrowed_at, created_at, used_at, absorbed_count, absorbed_digest)
+    cost_total_usd, borrowed_at, summarised, created_at, used_at, absorbed_count, absorbed_digest)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM pins WHERE thread_id = :thread_id),
     :agent, :model, :session_id, :state, :work_dir, :runtime, :pending,
     :held_back_turn_id, :held_back_chars, :held_back_digest, :standing, :mark_size_bytes, :mark_last_entry, :mark_digest, :mark_stamp, :resume_count, :failures,
-    :cost_total_usd, :borrowed_at, :created_at, :used_at, :absorbed_count, :absorbed_digest);
+    :cost_total_usd, :borrowed_at, :summarised, :created_at, :used_at, :absorbed_count, :absorbed_digest);
 
 -- name: write_pin
 -- locks: pin :id, session :session_id
@@ -15,7 +15,7 @@ UPDATE pins SET agent = :agent, model = :model, session_id = :session_id, state 
     held_back_digest = :held_back_digest,
     standing = :standing, mark_size_bytes = :mark_size_bytes, mark_last_entry = :mark_last_entry, mark_digest = :mark_digest, mark_stamp = :mark_stamp,
     resume_count = :resume_count, failures = :failures, cost_total_usd = :cost_total_usd, created_at = :created_at,
-    borrowed_at = :borrowed_at, used_at = :used_at, absorbed_count = :absorbed_count, absorbed_digest = :absorbed_digest
+    borrowed_at = :borrowed_at, summarised = :summarised, used_at = :used_at, absorbed_count = :absorbed_count, absorbed_digest = :absorbed_digest
 WHERE id = :id;
 
 -- name: pin_summary

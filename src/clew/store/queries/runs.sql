@@ -4,17 +4,18 @@ INSERT INTO runs (id, thread_id, position, prompt_turn_id, prompt, agent, model,
     owner_started, answer_turn_id, session_id, session_resumed, reason, fallback, outcome, error, input_tokens, output_tokens,
     cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars, transcript_chars, estimate_usd,
     estimate_new_tokens, plain_resume_usd, context_tokens, plain_context_tokens, resets_at, cancel_requested,
-    created_at, started_at, ended_at, asked, job_id)
+    created_at, started_at, ended_at, asked, job_id, outside, rewound_to, rewound_to_turn_id)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM runs WHERE thread_id = :thread_id),
     :prompt_turn_id, :prompt, :agent, :model, :status, :owner_host, :owner_pid, :owner_started,
     :answer_turn_id, :session_id, :session_resumed, :reason, :fallback, :outcome, :error, :input_tokens, :output_tokens,
     :cache_read_input_tokens, :cache_creation_input_tokens, :cost_usd, :prompt_chars, :transcript_chars, :estimate_usd,
     :estimate_new_tokens, :plain_resume_usd, :context_tokens, :plain_context_tokens, :resets_at, :cancel_requested,
-    :created_at, :started_at, :ended_at, :asked, :job_id);
+    :created_at, :started_at, :ended_at, :asked, :job_id, :outside, :rewound_to,
+    :rewound_to_turn_id);
 
 -- name: write_run
 -- locks: run :id
--- All columns except the run's thread, job and prompt, which are fixed.
+-- All columns except the run's thread, job, prompt and `outside`, which are fixed.
 UPDATE runs SET agent = :agent, model = :model, status = :status,
     owner_host = :owner_host, owner_pid = :owner_pid, owner_started = :owner_started, answer_turn_id = :answer_turn_id,
     session_id = :session_id, session_resumed = :session_resumed, reason = :reason, fallback = :fallback,
@@ -24,7 +25,8 @@ UPDATE runs SET agent = :agent, model = :model, status = :status,
     estimate_usd = :estimate_usd, estimate_new_tokens = :estimate_new_tokens, plain_resume_usd = :plain_resume_usd,
     context_tokens = :context_tokens, plain_context_tokens = :plain_context_tokens,
     resets_at = :resets_at, cancel_requested = :cancel_requested, created_at = :created_at,
-    started_at = :started_at, ended_at = :ended_at, asked = :asked
+    started_at = :started_at, ended_at = :ended_at, asked = :asked, rewound_to = :rewound_to,
+    rewound_to_turn_id = :rewound_to_turn_id
 WHERE id = :id;
 
 -- name: run_by_id
@@ -71,9 +73,9 @@ WHERE id = :id AND status = 'queued' AND owner_host IS NULL;
 UPDATE runs SET tools = tools + :tools WHERE id = :id;
 
 -- name: runs_decided
--- The ended runs that had a decision, the newest first.
+-- The ended runs that had a decision, the newest first. No decision of Clew's led to an outside run.
 SELECT * FROM runs
-WHERE ended_at IS NOT NULL AND started_at IS NOT NULL
+WHERE ended_at IS NOT NULL AND started_at IS NOT NULL AND outside = 0
     AND (CAST(:thread_id AS TEXT) IS NULL OR thread_id = :thread_id)
     AND (CAST(:since AS DOUBLE PRECISION) IS NULL OR created_at >= :since)
 ORDER BY created_at DESC, position DESC LIMIT :limit;
@@ -127,11 +129,12 @@ SELECT * FROM attempts WHERE run_id = :run_id ORDER BY number;
 -- Every fresh session has a reason and every ended run an outcome: grouped by both, no run is counted twice.
 -- estimated_* covers only the runs that have that estimate, and plain_resume_* those that have the other one:
 -- core/costs/savings.py says how the other runs count. ROUND makes every database round the day down in the same way; a
--- cast alone does not.
+-- cast alone does not. What was done outside Clew is not counted: Clew neither decided nor paid for it.
 SELECT CAST(ROUND(runs.created_at - 0.5) AS BIGINT) / 86400 AS day, threads.kind AS kind,
     CASE WHEN CAST(:by_directory AS INTEGER) = 1 THEN threads.cwd END AS directory,
     runs.agent AS agent, runs.model AS model, session_resumed, reason, outcome,
     COUNT(*) AS runs,
+    COUNT(rewound_to) AS rewound,
     CAST(SUM(fallback) AS BIGINT) AS fallbacks,
     CAST(SUM(input_tokens) AS BIGINT) AS input_tokens,
     CAST(SUM(output_tokens) AS BIGINT) AS output_tokens,
@@ -152,7 +155,7 @@ SELECT CAST(ROUND(runs.created_at - 0.5) AS BIGINT) / 86400 AS day, threads.kind
         THEN 1
     END) AS unpriced_runs
 FROM runs JOIN threads ON threads.id = runs.thread_id
-WHERE (CAST(:thread_id AS TEXT) IS NULL OR runs.thread_id = :thread_id)
+WHERE runs.outside = 0 AND (CAST(:thread_id AS TEXT) IS NULL OR runs.thread_id = :thread_id)
     AND (CAST(:since AS DOUBLE PRECISION) IS NULL OR runs.created_at >= :since)
 GROUP BY 1, 2, 3, 4, 5, session_resumed, reason, outcome
 ORDER BY 1, 2, 3, 4, 5, session_resumed, reason, outcome;

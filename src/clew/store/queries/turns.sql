@@ -1,9 +1,25 @@
 -- name: insert_turn
 -- locks: thread :thread_id
 -- The thread is locked, so the next position cannot be taken twice.
-INSERT INTO turns (id, thread_id, position, role, text, agent, model, partial, message_id, run_id, revision, created_at)
+INSERT INTO turns (id, thread_id, position, role, text, agent, model, partial, message_id, run_id, revision, created_at,
+    outside)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM turns WHERE thread_id = :thread_id),
-    :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision, :created_at);
+    :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision, :created_at, :outside);
+
+-- name: insert_turn_at
+-- locks: thread :thread_id
+INSERT INTO turns (id, thread_id, position, role, text, agent, model, partial, message_id, run_id, revision, created_at,
+    outside)
+VALUES (:id, :thread_id, :position, :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision,
+    :created_at, :outside);
+
+-- name: make_room
+-- locks: thread :thread_id
+UPDATE turns SET position = -(position + 1) WHERE thread_id = :thread_id AND position >= :position;
+
+-- name: take_room
+-- locks: thread :thread_id
+UPDATE turns SET position = -position WHERE thread_id = :thread_id AND position < 0;
 
 -- name: turn_by_id
 -- locks: turn :id

@@ -18,13 +18,15 @@ from clew.store.tables.table import Table
 
 
 class PinTable(Table):
-    def of_thread(self, thread_id: str, *, retired: bool = True) -> tuple[Pin, ...]:
+    def of_thread(self, thread_id: str, *, retired: bool = True, absorbed: bool = True) -> tuple[Pin, ...]:
         """The pins of the thread in the order in which they were first saved.
 
         `retired=False` leaves out retired pins: no turn can resume them, and each may hold thousands of turns.
+        `absorbed=False` gives pins that have absorbed nothing, for a caller that only looks at the sessions' files.
         """
         rows = self._database.all("pins_of_thread", thread_id=thread_id)
-        return tuple(each(self._pin, (row for row in rows if retired or row["state"] != PinState.RETIRED.value)))
+        wanted = [row for row in rows if retired or row["state"] != PinState.RETIRED.value]
+        return tuple(each(self._pin if absorbed else lambda row: pin_from(row, ()), wanted))
 
     def of_session(self, session_id: str, *, retired: bool = False) -> Pin | None:
         """The newest pin of the thread that owns the session. Pins that borrow the session or are retired do not count.

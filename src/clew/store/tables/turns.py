@@ -35,12 +35,24 @@ class TurnTable(Table):
         """The turn, archived or not."""
         return first(turn_from, self._database.one("turn_by_id", id=turn_id))
 
-    def add(self, thread_id: str, turn: Turn) -> None:
-        """Appends the turn. The thread was last used at its `created_at`."""
+    def add(self, thread_id: str, turn: Turn, *, before: str | None = None) -> None:
+        """Appends the turn, or inserts it before that one. The thread was last used at its `created_at`."""
         with self._database.transaction():
-            self._database.do("insert_turn", thread_id=thread_id, **flat(turn))
+            if before is None:
+                self._database.do("insert_turn", thread_id=thread_id, **flat(turn))
+            else:
+                self._insert(thread_id, turn, before)
             self._database.do("touch_thread", id=thread_id, at=turn.created_at)
             self._versions.changed(thread_id)
+
+    def _insert(self, thread_id: str, turn: Turn, before: str) -> None:
+        """Moves all later turns by one. Their positions are negative in between, because no two may be the same."""
+        row = self._turn_row(before)
+        if row["thread_id"] != thread_id:
+            raise no_such_turn(before)
+        self._database.do("make_room", thread_id=thread_id, position=row["position"])
+        self._database.do("take_room", thread_id=thread_id)
+        self._database.do("insert_turn_at", thread_id=thread_id, position=row["position"], **flat(turn))
 
     def edit(self, turn_id: str, text: str, at: float) -> Turn:
         """Replaces the turn's text; the old text is kept as a revision. Later turns stay."""

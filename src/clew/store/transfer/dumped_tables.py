@@ -22,7 +22,12 @@ OF_THREAD = (
         has_id=True,
         belongs_to={"thread_id": "threads"},
         # A prompt that was never sent has no turn.
-        may_name={"prompt_turn_id": "turns", "answer_turn_id": "turns", "job_id": "jobs"},
+        may_name={
+            "prompt_turn_id": "turns",
+            "answer_turn_id": "turns",
+            "rewound_to_turn_id": "turns",
+            "job_id": "jobs",
+        },
         json={"asked": Json(dict)},
     ),
     DumpedTable("attempts", has_id=True, belongs_to={"run_id": "runs"}),
