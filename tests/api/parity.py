@@ -45,6 +45,7 @@ TABLE: dict[str, Row] = {
     "threads search": Row(("client.views.search",), ("GET /api/search",), "search_threads"),
     "threads set": Row(("clew.api.thread.Thread.change",), ("PATCH /api/threads/{thread}",)),
     "threads show": Row(("client.views.thread",), ("GET /api/threads/{thread}/view",), "read_thread"),
+    "threads sync": Row(("clew.api.thread.Thread.sync",), ("POST /api/threads/{thread}/sync",)),
     "threads truncate": Row(("clew.api.thread.Thread.truncate",), ("POST /api/threads/{thread}/truncate",)),
     "sessions adopt": Row(("clew.api.sessions.adopt",), ("POST /api/sessions/adopt",)),
     "sessions list": Row(("clew.api.sessions.newest",), ("GET /api/sessions",)),

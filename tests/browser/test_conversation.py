@@ -65,7 +65,7 @@ def test_a_fresh_session_for_one_turn(daemon: Daemon, visit: Visit) -> None:
 
 
 @pytest.mark.always
-def test_an_edit_of_an_earlier_turn_says_what_it_does_and_the_next_turn_is_fresh(daemon: Daemon, visit: Visit) -> None:
+def test_an_edit_of_the_first_turn_says_what_it_does_and_the_next_turn_is_fresh(daemon: Daemon, visit: Visit) -> None:
     page = visit(daemon).open(daemon.thread("edit", "one", "two"))
     prompts(page).first.hover()
     prompts(page).first.get_by_test_id("edit-turn").click()
@@ -130,7 +130,7 @@ def test_the_notice_of_a_fork_leaves_the_composer_free(daemon: Daemon, visit: Vi
     assert sorted(forks) == [f"free-{width}", f"free-{width}-fork"], "once, though it was clicked twice"
 
 
-def test_a_turn_is_asked_again_in_a_fresh_session(daemon: Daemon, visit: Visit) -> None:
+def test_the_first_turn_is_asked_again_in_a_fresh_session(daemon: Daemon, visit: Visit) -> None:
     thread = daemon.thread("retry", "one", "two")
     page = visit(daemon).open(thread)
     prompts(page).first.hover()
@@ -311,7 +311,7 @@ def test_the_error_of_an_unanswered_prompt_stays_with_it(daemon: Daemon, visit: 
     error.get_by_test_id("prompt-to-composer").click()
     expect(page.get_by_test_id("composer")).to_have_value("!fail 429 rate_limit_error Slow down")
     error.get_by_test_id("ask-again-here").click()
-    expect(page.get_by_test_id("consequence")).to_contain_text("fresh session")
+    expect(page.get_by_test_id("consequence")).to_contain_text("rewinds to turn 2; 3 turns after it are archived.")
 
 
 def test_a_missing_directory_is_reported_at_its_field(daemon: Daemon, visit: Visit) -> None:

@@ -38,13 +38,14 @@ def row(**changes: Any) -> StatRow:
 def test_the_rate_counts_only_runs_that_came_to_a_decision() -> None:
     sums = total_savings(
         [
-            row(runs=6),
+            row(runs=4),
+            row(reason="history_changed", runs=2, rewound=1),
             row(session_resumed=False, reason="first_turn", runs=2),
             row(session_resumed=False, reason=None, outcome="cancelled", runs=5),
         ]
     )
 
-    assert (sums.runs, sums.decided, sums.resumed) == (13, 8, 6)
+    assert (sums.runs, sums.decided, sums.resumed, sums.rewound) == (13, 8, 6, 1)
     assert sums.resume_rate == 0.75
     assert sums.fresh == {"first_turn": 2}
     assert sums.outcomes == {"success": 8, "cancelled": 5}

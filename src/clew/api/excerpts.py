@@ -109,10 +109,10 @@ async def read(
 
     Raises NotFound, and UsageError when both a turn and a position are given.
     """
+    thread = await client.find(thread_id)
     if up_to_turn is not None:
         if before is not None:
             raise UsageError("Both a turn and a position were given.", hint="Give one of them.")
-        thread = await client.find(thread_id)
         before = (await client.views.turn(thread, up_to_turn)).position + 1
     view = await client.views.thread(thread_id, before=before, limit=limit)
     fence = _Fence(client)
@@ -135,6 +135,7 @@ async def read(
         model=_model(record.model),
         thread=record.name,
         turns=view.summary.turns,
+        outside_turns=len((await thread.sync(dry_run=True)).turns),
         items=items,
         more=view.more or len(items) < len(view.turns),
         before=items[0].position if items else None,

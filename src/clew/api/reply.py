@@ -24,12 +24,13 @@ class Reply(Record):
     text: str
     session_id: str | None
     session_resumed: bool
-    reason: str | None  # why the session was fresh; None when it was resumed
+    reason: str | None  # why the session was fresh; of a resumed one, why it was rewound or copied
     fallback: bool
     usage: Usage
     cost_usd: float
     error: ClewError | None
     warnings: tuple[str, ...] = ()
+    rewound_to: int | None = None  # the number of the turn to which the session was rewound
 
     def to_json(self) -> dict[str, Any]:
         """The object that `clew ask --json` prints."""
@@ -73,4 +74,5 @@ def reply_of(run: Run, thread: str, text: str, error: ClewError | None, events: 
         cost_usd=run.cost_usd,
         error=error,
         warnings=tuple(event.message for event in events if isinstance(event, Warned)),
+        rewound_to=run.rewound_to,
     )

@@ -18,6 +18,7 @@ from clew.core.thread import Thread as ThreadRecord
 from clew.engine.turn import LiveTurn
 from clew.errors import UsageError
 from clew.hosts.chat.chat import Chat, Deleted
+from clew.hosts.chat.chat import Synced as Synced
 from clew.hosts.validation import check_prompt as check_prompt  # here for `clew ask`: files.py loads more modules
 
 if TYPE_CHECKING:
@@ -137,7 +138,10 @@ class Thread:
         return await self._chat.truncate(self.record, turn_id)
 
     async def retry(self, turn_id: str, **options: Unpack[TurnKeywords]) -> Run:
-        """Asks an earlier user turn again in a fresh session. The turns after it are archived when the run starts."""
+        """Asks an earlier user turn again. The turns after it are archived when the run starts.
+
+        The session is rewound to before that turn. After a failed run, or if it cannot be rewound, it is a fresh one.
+        """
         turn = await self._chat.retry(self.record, turn_id, TurnOptions(**options))
         self.record = turn.request.thread
         return Run(self.record, turn)
@@ -170,9 +174,16 @@ class Thread:
             trust=optional_choice(Trust, trust),
         )
 
-    async def session_stands(self) -> bool | None:
-        """Whether everything that the session absorbed is still part of the thread. None: there is no session."""
-        return await self._chat.session_stands(self.record)
+    async def session_words(self) -> str:
+        """What the changes of the thread have done to its session, as a sentence."""
+        return await self._chat.session_words(self.record)
+
+    async def sync(self, *, dry_run: bool = False) -> Synced:
+        """Brings in the turns that were made outside Clew, in the plain CLI of an agent. `ask` does it by itself.
+
+        `dry_run`: only says what would come in. Otherwise raises Busy during a run.
+        """
+        return await self._chat.sync(self.record, dry_run=dry_run)
 
     async def delete(self, *, dry_run: bool = False) -> Deleted:
         return await self._chat.delete(self.record, dry_run=dry_run)

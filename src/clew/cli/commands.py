@@ -12,7 +12,7 @@ TABLE = {
     "ask": ("clew.cli.ask:ask", "Ask an agent, in a new thread or an existing one."),
     "threads": (
         "clew.cli.threads.threads:threads",
-        "List, search, change, archive, export, import and compare threads.",
+        "List, search, change, sync, archive, export, import and compare threads.",
     ),
     "sessions": ("clew.cli.sessions:sessions", "List the agents' own sessions, and adopt them as threads."),
     "runs": ("clew.cli.runs.runs:runs", "List, show, watch, answer and stop runs, including those of other processes."),

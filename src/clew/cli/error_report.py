@@ -29,6 +29,7 @@ NO_REPLY: dict[str, Any] = {
     "fallback": False,
     "usage": NO_USAGE.as_dict(),
     "cost_usd": 0.0,
+    "rewound_to": None,
 }
 
 

@@ -41,12 +41,13 @@ REPLY = """\
 | `status` | `answered`, `cancelled`, `timed_out` or `failed`; null if there was no run |
 | `text` | the answer, or as much of it as there was |
 | `session_id`, `session_resumed` | the agent's session, and whether it was resumed |
-| `reason` | why it was not resumed (see below); null if it was |
+| `reason` | why it was not resumed, or why it was rewound or copied (see below); null if it was resumed as it was |
 | `fallback` | whether the first attempt failed and a fresh session followed in the same run |
 | `usage` | `input_tokens` (uncached), `output_tokens`, `cache_read_input_tokens`, `cache_creation_input_tokens` |
 | `cost_usd` | the cost of this run, as the agent reports it, with at most six decimals |
 | `error` | null, or `code`, `message` and `hint` |
 | `warnings` | a list of sentences |
+| `rewound_to` | the number of the turn to which the session was rewound: a copy of it continued from there; or null |
 """
 
 EXPLANATION = """\
@@ -57,8 +58,8 @@ EXPLANATION = """\
 | `thread`, `new_thread` | the name of the thread, or the name that a new one would get; whether it is new |
 | `agent`, `model` | who would answer; the model is null if it is the agent's default and not known yet |
 | `resumes` | whether a session would be resumed |
-| `reason`, `words` | why it would start fresh (see below), null if it resumes; the decision as a sentence |
-| `session_id`, `copies` | the session to resume, or null; whether in a copy, because it is another thread's |
+| `reason`, `words` | why it would start fresh, or rewind or copy a session (see below); the decision as a sentence |
+| `session_id`, `copies` | the session to resume, or null; whether in a copy, so that the session stays as it is |
 | `prompt`, `prompt_chars` | the exact text that the agent would be sent, and its length |
 | `turns_sent`, `turns_left_out` | turns in the prompt, as catch-up or as the transcript; those that did not fit |
 | `standing` | the instructions: `sent`, `replaced`, `removed`, `known` (the session has them); null if there are none |
@@ -69,6 +70,8 @@ EXPLANATION = """\
 | `with_transcript` | the same for the whole transcript in a fresh session; null if that is what would be sent |
 | `waits_for` | the run for which the prompt would wait in the queue, or null. The decision is made when it starts |
 | `unfinished` | a run that a crash left, or null. The next command ends it first, which may change the decision |
+| `rewound_to` | the number of the turn to which the session would be rewound, or null |
+| `outside_turns` | turns that were made outside Clew: they come into the thread first |
 """
 
 ROUND = """\
@@ -131,7 +134,8 @@ def _help(ctx: click.Context) -> Iterator[str]:
 
 def _reasons() -> str:
     rows = [f"| `{reason}` | {words} |" for reason, words in MEANING.items()]
-    return "\n".join(["## Why a turn started fresh\n", "| reason | meaning |", "| --- | --- |", *rows])
+    about = "A run that resumed has one of these reasons, too, if its session was rewound or copied.\n"
+    return "\n".join(["## Why a turn started fresh\n", about, "| reason | meaning |", "| --- | --- |", *rows])
 
 
 def _exit_codes() -> str:

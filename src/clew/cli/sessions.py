@@ -61,7 +61,7 @@ async def list_(client: Client, agent: str | None, project: str | None, everythi
     "--all",
     "everything",
     is_flag=True,
-    help="All sessions that belong to no thread, or that continued outside Clew since.",
+    help="All sessions that belong to no thread, or that were continued outside Clew from an earlier turn.",
 )
 @OF_AGENT
 @OF_PROJECT
@@ -73,9 +73,10 @@ def adopt(
     """Turn sessions into threads: their history becomes turns, and the next turn resumes them.
 
     Their files are only read, and can still be used in the agent's own CLI. If a session continues there afterwards,
-    Clew notices; the new messages are not in the thread. The next turn then starts fresh, and adopting the session
-    again creates another thread with all of its history. A session that belongs to a thread and did not continue
-    outside Clew is skipped. ID may be any unambiguous beginning of an id.
+    its new turns come into the thread with the next turn, or with `threads sync`. If it was continued from an earlier
+    turn, it is not the thread's any more: the next turn starts fresh, and adopting the session again creates another
+    thread with all of its history. Other sessions that belong to a thread are skipped. ID may be any unambiguous
+    beginning of an id.
 
     \b
       clew sessions adopt 3f2a

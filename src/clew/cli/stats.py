@@ -40,7 +40,8 @@ def stats(ctx: click.Context, thread: str | None, since: float | None, by: str |
     """Show how often sessions were resumed, and why not; tokens and cost; and what other ways would have cost.
 
     The other ways are: the whole transcript in a fresh session every turn, and a plain --resume of the agent's own
-    session every turn. Both are estimates; a run without an estimate counts with what it cost.
+    session every turn. Both are estimates; a run without an estimate counts with what it cost. Turns that were made
+    outside Clew are not counted: Clew neither decided nor paid for them.
 
     \b
       clew stats --by kind                what jobs, reviews and chats cost
@@ -112,6 +113,8 @@ def _show(savings: Savings) -> None:
     share = f" ({rate:.0%} resumed)" if rate is not None else ""
     say(f"{plural(savings.runs, 'run')}{share}")
     say(f"  {savings.resumed:>6,}  resumed")
+    if savings.rewound:
+        say(f"  {savings.rewound:>6,}  of these rewound to an earlier turn")
     for reason, count in savings.fresh.items():
         say(f"  {count:>6,}  fresh: {meaning(reason)} ({reason})")
     if savings.fallbacks:
@@ -163,6 +166,7 @@ def _object(savings: Savings) -> dict[str, Any]:
         "runs": savings.runs,
         "decided": savings.decided,
         "resumed": savings.resumed,
+        "rewound": savings.rewound,
         "resume_rate": savings.resume_rate,
         "fresh": savings.fresh,
         "fallbacks": savings.fallbacks,

@@ -14,7 +14,8 @@ from clew.api import excerpts
 from clew.core.thread import Permissions
 from clew.mcp.bounds import Bounds
 from clew.mcp.server import make_server
-from clew.testing.stage import Stage
+from clew.testing.stage import MODEL, Stage
+from plain_cli import continue_outside
 from transfer.machines import ask
 
 
@@ -78,6 +79,25 @@ async def test_threads_are_found_read_forked_and_compared(scripted: Stage) -> No
         assert (compared["same"], part["part"]) == (False, None)
         assert [turn["step"] for turn in part["turns"]][:2] == ["same", "same"]
         assert "another two" in str(part["turns"])
+
+
+async def test_a_thread_that_is_read_counts_what_was_done_outside_clew_and_ask_brings_it_in(scripted: Stage) -> None:
+    async with scripted.open() as client, tools(client, scripted.work) as caller:
+        thread = await client.thread("talk", cwd=scripted.work, model=MODEL, permissions="read-only")
+        for prompt in ("one", "two"):
+            reply = await ask(thread, prompt)
+        continue_outside(
+            scripted.binary, reply.session_id, "from a terminal", environ=scripted.environ, cwd=scripted.work
+        )
+        read = await called(caller, "read_thread", thread="talk")
+        assert (read["outside_turns"], read["turns"]) == (2, 4)
+        await thread.edit((await thread.turns())[2].id, "due")
+        answered = await called(caller, "ask", thread="talk", prompt="three")
+        assert (answered["session_resumed"], answered["reason"]) == (True, "history_changed")
+        assert answered["rewound_to"] == 2
+        read = await called(caller, "read_thread", thread="talk")
+        assert read["outside_turns"] == 0
+        assert [each["outside"] for each in read["items"]] == [False] * 4 + [True] * 2 + [False] * 2
 
 
 async def test_what_was_said_is_marked_as_data_and_cannot_end_its_fence(scripted: Stage) -> None:

@@ -46,17 +46,48 @@ def test_list_shows_the_last_used_first_and_can_be_narrowed(talk: Any, tmp_path:
 
 
 @pytest.mark.rest
-def test_an_edit_keeps_later_turns_and_says_that_the_next_one_starts_fresh(talk: Any) -> None:
+def test_an_edit_of_the_first_turn_keeps_later_turns_and_says_that_the_next_one_starts_fresh(talk: Any) -> None:
     first = talk.turns("talk")[0]["id"]
 
     done = talk.run("threads", "edit", "talk", first[:8], "uno")
 
     assert done.code == 0
     assert f"edited turn {first[:8]} of talk" in done.err
-    assert "the next turn starts fresh" in done.err
+    assert "the next turn starts a fresh session" in done.err
     assert [turn["text"] for turn in talk.turns("talk")] == ["uno", "ack: one", "two", "ack: two"]
     assert talk.run("ask", "-t", "talk", "three", "--json").json["reason"] == "history_changed"
     assert "uno" in talk.stage.prompt
+
+
+def test_an_edit_of_a_later_turn_rewinds_the_session_and_the_last_line_says_to_where_and_why(talk: Any) -> None:
+    third = talk.turns("talk")[2]["id"]
+
+    done = talk.run("threads", "edit", "talk", third, "due")
+
+    assert (
+        "The session rewinds to turn 2: the next turn continues from there, and sends the 2 turns after it" in done.err
+    )
+    shown = talk.run("threads", "show", "talk")
+    assert "next turn: Rewinds to turn 2: continues there in a copy of the session" in shown.out
+    assert f"\n2  {talk.turns('talk')[1]['id'][:8]}  claude" in shown.out, "a turn has the number that the words name"
+    asked = talk.run("ask", "-t", "talk", "three")
+    why = "turns that the session holds were edited, removed or hidden"
+    assert asked.err.startswith(f"resumed, rewound to turn 2: {why} · ")
+    [run, *_] = talk.run("runs", "list", "--json").json
+    assert (run["session_resumed"], run["reason"], run["rewound_to"]) == (True, "history_changed", 2)
+    assert run["rewound_to_turn_id"] == talk.turns("talk")[1]["id"]
+    assert "rewound to turn 2" in talk.run("runs", "list").out
+    assert f"resumed, rewound to turn 2: {why}" in talk.run("runs", "show", run["id"]).out
+    assert talk.run("stats", "--json").json["rewound"] == 1
+    assert "1  of these rewound to an earlier turn" in talk.run("stats").out
+
+
+def test_rewind_can_be_switched_off(talk: Any) -> None:
+    talk.run("threads", "truncate", "talk", talk.turns("talk")[2]["id"], CLEW_REWIND="false")
+
+    asked = talk.run("ask", "-t", "talk", "three", "--json", CLEW_REWIND="false").json
+
+    assert (asked["session_resumed"], asked["reason"], asked["rewound_to"]) == (False, "history_changed", None)
 
 
 @pytest.mark.rest
@@ -65,7 +96,7 @@ def test_an_edit_that_changes_nothing_leaves_the_session_alone(talk: Any) -> Non
 
     done = talk.run("threads", "edit", "talk", first, "-", stdin="one")
 
-    assert "the next turn still resumes it" in done.err
+    assert "The session is kept: the next turn resumes it." in done.err
     assert talk.run("ask", "-t", "talk", "three", "--json").json["session_resumed"] is True
 
 
@@ -75,21 +106,34 @@ def test_truncate_archives_that_turn_and_all_after_it(talk: Any) -> None:
     done = talk.run("threads", "truncate", "talk", third[:10])
 
     assert "archived 2 turns of talk" in done.err
-    assert "the next turn starts fresh" in done.err
+    assert "The session rewinds to turn 2" in done.err
     assert [turn["text"] for turn in talk.turns("talk")] == ["one", "ack: one"]
+
+
+def test_retry_rewinds_the_session_to_before_the_prompt(talk: Any) -> None:
+    second = talk.turns("talk")[2]["id"]
+
+    done = talk.run("threads", "retry", "talk", second[:8])
+
+    assert (done.code, done.out) == (0, "ack: two\n")
+    assert done.err.startswith("resumed, rewound to turn 2: ")
+    assert [turn["text"] for turn in talk.turns("talk")] == ["one", "ack: one", "two", "ack: two"]
+    assert talk.stage.prompt.endswith("two"), "the transcript is not sent again"
 
 
 @pytest.mark.rest
-def test_retry_asks_again_in_a_fresh_session(talk: Any) -> None:
-    first = talk.turns("talk")[0]["id"]
+def test_retry_asks_in_a_fresh_session_if_that_is_wanted_or_if_the_run_had_failed(talk: Any) -> None:
+    second = talk.turns("talk")[2]["id"]
 
-    done = talk.run("threads", "retry", "talk", first[:8])
+    wanted = talk.run("threads", "retry", "talk", second, "--fresh-session", "--json").json
 
-    assert (done.code, done.out) == (0, "ack: one\n")
-    assert "fresh: a fresh session was asked for" in done.err
-    assert [turn["text"] for turn in talk.turns("talk")] == ["one", "ack: one"]
-    again = talk.run("threads", "retry", "talk", talk.turns("talk")[0]["id"], "--json")
-    assert again.json["reason"] == "forced_fresh"
+    assert (wanted["session_resumed"], wanted["reason"]) == (False, "forced_fresh")
+    assert "ack: one" in talk.stage.prompt
+    talk.run("ask", "-t", "talk", "!fail 400 invalid_request_error Nobody knows why")
+    failed = talk.turns("talk")[-1]["id"]
+    talk.run("threads", "edit", "talk", failed, "three")
+    again = talk.run("threads", "retry", "talk", failed, "--json").json
+    assert (again["session_resumed"], again["reason"]) == (False, "forced_fresh")
 
 
 def test_an_agents_turn_cannot_be_asked_again(talk: Any) -> None:
@@ -274,7 +318,7 @@ def test_retry_can_ask_another_model(talk: Any) -> None:
 
     done = talk.run("threads", "retry", "talk", first, "--model", "claude-haiku-4-5", "--json")
 
-    assert (done.code, done.json["model"], done.json["reason"]) == (0, "claude-haiku-4-5", "forced_fresh")
+    assert (done.code, done.json["model"], done.json["session_resumed"]) == (0, "claude-haiku-4-5", False)
     assert talk.stage.launches[-1].value("--model") == "claude-haiku-4-5"
     assert talk.run("threads", "show", "talk", "--json").json["model"] != "claude-haiku-4-5", "this time only"
     unknown = talk.run("threads", "retry", "talk", first, "--agent", "hal", "--json")

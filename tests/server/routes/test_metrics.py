@@ -23,6 +23,7 @@ from server.routes.test_reviews import over, started
 COUNTERS = {
     "clew_runs",
     "clew_runs_resumed",
+    "clew_runs_rewound",
     "clew_runs_fresh",
     "clew_fallbacks",
     "clew_tokens",
@@ -207,11 +208,15 @@ def test_labels_cannot_break_out_of_their_quotes() -> None:
 
 def test_rows_of_the_same_labels_are_one_sample() -> None:
     rows = [
-        RunTotals("chat", "claude", resumed, None if resumed else "first_turn", "success", 2, 1, Usage(10**9 + 1), 1e-7)
+        RunTotals(
+            "chat", "claude", resumed, None if resumed else "first_turn", "success", 2, 1, Usage(10**9 + 1), 1e-7, 1
+        )
         for resumed in (True, False)
     ]
     found = parsed(written([*of_runs(rows, 1), *of_jobs({"queued": 2, "of-a-later-version": 1}, 3)]).decode())
     assert value(found, "clew_runs_total", kind="chat", agent="claude", outcome="success") == 4
+    assert value(found, "clew_runs_resumed_total", kind="chat", agent="claude") == 2
+    assert value(found, "clew_runs_rewound_total", kind="chat", agent="claude") == 1
     assert value(found, "clew_fallbacks_total") == 2
     assert value(found, "clew_tokens_total", kind="chat", agent="claude", type="input") == 2 * 10**9 + 2
     assert value(found, "clew_cost_usd_total", kind="chat", agent="claude") == 2e-7

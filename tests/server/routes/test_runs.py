@@ -149,15 +149,29 @@ async def test_a_thread_cannot_be_changed_while_a_run_is_live(
     assert (over.status_code, over.json()["code"]) == (409, "conflict")
 
 
-async def test_retry_asks_again_in_a_fresh_session(daemon: LocalDaemon, scripted: Stage) -> None:
+async def test_retry_rewinds_the_session_or_asks_in_a_fresh_one_if_that_is_wanted(
+    daemon: LocalDaemon, scripted: Stage
+) -> None:
     await daemon.thread("t")
     await daemon.ask("t", "first question")
     await daemon.ask("t", "second question")
-    first, answer, *_ = await daemon.turns("t")
-    run = await daemon.post("/api/threads/t/retry", {"turn": first["id"]})
+    _, answer, second, _ = await daemon.turns("t")
+    run = await daemon.post("/api/threads/t/retry", {"turn": second["id"]})
     ended = await daemon.ended(run["id"])
-    assert (ended["status"], ended["reason"]) == ("answered", "forced_fresh")
-    assert [turn["text"] for turn in await daemon.turns("t")] == ["first question", "ack: first question"]
+    assert (ended["status"], ended["session_resumed"], ended["reason"]) == ("answered", True, "history_changed")
+    assert (ended["rewound_to"], ended["rewound_to_turn_id"], ended["outside"]) == (2, answer["id"], False)
+    assert any(flag.startswith("--resume-session-at=") for flag in scripted.launches[-1].argv), (
+        "in a copy of the session"
+    )
+    started = await daemon.until(run["id"], "attempt_started")
+    assert (started["body"]["resumed"], started["body"]["rewound_to"]) == (True, 2)
+    shown = (await daemon.turns("t"))[-1]["run"]
+    assert (shown["rewound_to"], shown["rewound_to_turn_id"]) == (2, answer["id"])
+    run = await daemon.post("/api/threads/t/retry", {"turn": second["id"], "force_fresh_session": True})
+    ended = await daemon.ended(run["id"])
+    assert (ended["session_resumed"], ended["reason"], ended["rewound_to"]) == (False, "forced_fresh", None)
+    said = ["first question", "ack: first question", "second question", "ack: second question"]
+    assert [turn["text"] for turn in await daemon.turns("t")] == said
     wrong = await daemon.http.post("/api/threads/t/retry", json={"turn": answer["id"]})
     assert wrong.status_code in (404, 422)
 

@@ -1,4 +1,5 @@
-"""The guards of the decision over HTTP, one by one, on the real Claude CLI and the real Codex.
+"""The guards of the decision over HTTP, one by one, on the real Claude CLI and the real Codex: the chat design's rule,
+which `rewind = false` and `follow_moves = false` give.
 
 Every test of a guard asserts that there is no resume flag and that the transcript is present: a fallback must never
 lose context.
@@ -19,6 +20,7 @@ from server.daemons import ServeProcess
 
 pytestmark = pytest.mark.real
 
+CHAT_DESIGN = {"CLEW_REWIND": "false", "CLEW_FOLLOW_MOVES": "false"}
 FORM = (
     '!tool AskUserQuestion {"questions": [{"question": "Which database?", "header": "DB", "multiSelect": false,'
     ' "options": [{"label": "Postgres", "description": "a"}, {"label": "SQLite", "description": "b"}]}]}'
@@ -34,7 +36,7 @@ def stage(tmp_path: Path, api: ModelApi) -> Iterator[Stage]:
 
 @pytest.fixture
 def daemon(stage: Stage, start_daemon: Callable[..., ServeProcess]) -> ServeProcess:
-    return start_daemon(stage, CLEW_CODEX_MODEL=CODEX_MODEL)
+    return start_daemon(stage, CLEW_CODEX_MODEL=CODEX_MODEL, **CHAT_DESIGN)
 
 
 async def two_turns(daemon: ServeProcess, **options: Any) -> Any:
@@ -228,7 +230,7 @@ async def test_without_the_ability_every_turn_has_the_transcript(
     first, *rest = old.read_text().splitlines()
     mute = f"case \"$*\" in *--help*) '{stage.agent}' --help | grep -v -e --resume; exit;; esac"
     old.write_text("\n".join([first, mute, *rest]) + "\n")
-    daemon = start_daemon(stage, CLEW_CLAUDE_PATH=str(old))
+    daemon = start_daemon(stage, CLEW_CLAUDE_PATH=str(old), **CHAT_DESIGN)
     run = await two_turns(daemon)
     assert_fresh(stage, run, "unsupported", "first question", "ack: first question")
     run = await daemon.ask("t", "third question")

@@ -268,6 +268,28 @@ async def test_the_preview_says_whether_the_next_turn_resumes(daemon: LocalDaemo
     assert (await daemon.http.get("/api/threads/t/session", params={"turn": "none"})).status_code == 404
 
 
+async def test_the_preview_says_to_which_turn_a_change_rewinds_the_session(daemon: LocalDaemon) -> None:
+    await daemon.thread("t")
+    for prompt in ("first question", "second question"):
+        await daemon.ask("t", prompt)
+    second = (await daemon.turns("t"))[2]
+    after = (await daemon.get("/api/threads/t/session", params={"turn": second["id"]}))["after_change"]
+    assert "The session rewinds to turn 2: the next turn continues from there" in after["edit"]
+    assert "The session rewinds to turn 2: the next turn continues from there." in after["truncate"]
+    assert after["retry"].startswith("Asks this again in a copy of the session, which rewinds to turn 2")
+    await daemon.patch(f"/api/threads/t/turns/{second['id']}", {"text": "put better"})
+    told = await daemon.get("/api/threads/t/session", params={"prompt": "third question"})
+    assert (told["resumes"], told["reason"], told["rewound_to"]) == (True, "history_changed", 2)
+    assert (told["copies"], told["turns_sent"]) == (True, 2)
+    assert told["words"].startswith("Rewinds to turn 2: ")
+    run = await daemon.ask("t", "third question")
+    assert (run["session_resumed"], run["reason"], run["rewound_to"]) == (True, "history_changed", 2)
+    assert daemon.stage.prompt == told["prompt"]
+    stats = await daemon.get("/api/stats")
+    assert (stats["resumed"], stats["rewound"], stats["fresh"]) == (2, 1, {"first_turn": 1})
+    assert stats["by_turn"][-1]["rewound_to"] == 2
+
+
 async def test_a_prompt_is_explained_and_then_sent_as_explained(daemon: LocalDaemon, scripted: Stage) -> None:
     await daemon.thread("t")
     await daemon.ask("t", "first question")

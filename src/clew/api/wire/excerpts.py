@@ -38,6 +38,7 @@ class ReadTurn(Shape):
     agent: str | None
     model: str | None
     partial: Annotated[bool, Doc("The answer was cut off")]
+    outside: Annotated[bool, Doc("It was made outside Clew, in the agent's own CLI")]
     created_at: Time
     chars: Annotated[int, Doc("The length of the whole text, of which the middle may be left out here")]
     text: Fenced
@@ -53,6 +54,9 @@ class ReadThread(Shape):
     model: str | None
     cwd: str
     turns: Annotated[int, Doc("How many turns the thread has")]
+    outside_turns: Annotated[
+        int, Doc("Turns that were made outside Clew and are not in the thread yet; the next ask brings them in")
+    ]
     items: list[ReadTurn]
     more: Annotated[bool, Doc("There are earlier turns: call again with `before`")]
     before: Annotated[int | None, Doc("The position of the first turn of these")]

@@ -27,10 +27,16 @@ class Explanation(Shape):
     agent: str
     model: Annotated[str | None, Doc("Null: the agent's default, which is not known before its first run")]
     resumes: bool
-    reason: Annotated[str | None, Doc("Why it starts a fresh session; null: it resumes one")]
+    reason: Annotated[
+        str | None, Doc("Why it starts a fresh session, or why it rewinds or copies one; null: it resumes one as it is")
+    ]
     words: Annotated[str, Doc("The decision as a sentence")]
     session_id: Annotated[str | None, Doc("The session that is resumed; null: a fresh one")]
-    copies: Annotated[bool, Doc("The session is another thread's: it is resumed in a copy")]
+    copies: Annotated[bool, Doc("It continues in a copy of the session, which stays as it is")]
+    rewound_to: Annotated[
+        int | None, Doc("The number of the turn to which the session is rewound; null: it is not rewound")
+    ]
+    outside_turns: Annotated[int, Doc("Turns that were made outside Clew: they come into the thread first")]
     prompt: Annotated[str | None, Doc("The exact text that the agent would be sent; null: no prompt was given")]
     prompt_chars: int
     turns_sent: Annotated[int, Doc("Turns in the prompt, as catch-up or as the transcript")]

@@ -58,7 +58,9 @@ class Round(Shape):
     agent: str
     model: str | None
     session_resumed: bool
-    reason: Annotated[str | None, Doc("Why its session was fresh; null when resumed, or not known yet")]
+    reason: Annotated[
+        str | None, Doc("Why its session was fresh, or why a resumed one was rewound or copied; null: not known yet")
+    ]
     fallback: bool
     summary: str | None
     findings: Annotated[list[Finding], Doc("What this round found, in the state of this round")]

@@ -24,8 +24,13 @@ class RunSummary(Shape):
 
     id: str
     status: Status
+    outside: Annotated[bool, Doc("It was made outside Clew, in the agent's own CLI, and brought in")]
     session_resumed: bool
-    reason: Annotated[str | None, Doc("Why its session was fresh; null when resumed")]
+    reason: Annotated[str | None, Doc("Why its session was fresh; of a resumed one, why it was rewound or copied")]
+    rewound_to: Annotated[
+        int | None, Doc("The number of the turn to which the session was rewound; null: it was not rewound")
+    ]
+    rewound_to_turn_id: str | None
     fallback: bool
     error: Annotated[Failure | None, Doc("Null if the run was answered, or has not ended")]
     resets_at: Annotated[Time | None, Doc("When the usage limit that ended it resets, if the agent said so")]

@@ -39,6 +39,7 @@ class RunFigures(Shape):
     model: str | None
     session_resumed: bool
     reason: str | None
+    rewound_to: int | None
     shown_tokens: int
     cache_read_tokens: int
     new_tokens: Annotated[int, Doc("Shown to the model and not read from the cache")]
@@ -60,6 +61,7 @@ class StatFigures(Shape):
     runs: int
     decided: Annotated[int, Doc("Runs for which it was decided whether to resume; resume_rate is about them")]
     resumed: int
+    rewound: int
     resume_rate: float | None
     usage: Usage
     cost_usd: Money
@@ -85,8 +87,9 @@ class GroupedStats(Shape):
 class Savings(Shape):
     """What resuming saved."""
 
-    runs: int
+    runs: Annotated[int, Doc("Without turns that were made outside Clew: they count nowhere here")]
     resumed: int
+    rewound: Annotated[int, Doc("How many of the resumed runs continued their session from an earlier turn")]
     resume_rate: float | None
     fresh: Annotated[dict[str, int], Doc("The number of fresh runs, by reason")]
     outcomes: dict[str, int]

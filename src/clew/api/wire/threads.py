@@ -12,7 +12,7 @@ from clew.core.runs.run import LIVE
 
 if TYPE_CHECKING:
     from clew.core.thread import Origin as OriginRecord
-    from clew.hosts.chat.chat import Deleted
+    from clew.hosts.chat.chat import Deleted, Synced
     from clew.store.records import ThreadPage as ThreadPageRecord
     from clew.store.records import ThreadSummary
     from clew.store.records import ThreadView as ThreadViewRecord
@@ -54,7 +54,7 @@ class Thread(Shape):
     updated_at: Time
     version: Annotated[int, Doc("The version of the store at its last change")]
     turns: Annotated[int, Doc("The number of visible turns")]
-    cost_usd: Annotated[Money, Doc("The cost of all its runs")]
+    cost_usd: Annotated[Money, Doc("The cost of all its runs, also of turns that were made outside Clew")]
     live: Annotated[LiveRun | None, Doc("The run that is running or waiting, else the first queued one")]
     questions: Annotated[int, Doc("The number of open questions")]
     last_text: Annotated[str, Doc("The beginning of its last turn")]
@@ -75,13 +75,16 @@ class DeletedThread(Shape):
 
 
 class ThreadView(Shape):
-    """Everything that a page needs to show a thread, read in one transaction."""
+    """Everything that a page needs to show a thread. All but `outside_turns` is read in one transaction."""
 
     thread: Thread
     turns: Annotated[list[Turn], Doc("Oldest first")]
     more: Annotated[bool, Doc("Whether there are earlier turns")]
     runs: list[Run]
     questions: list[Question]
+    outside_turns: Annotated[
+        int, Doc("Turns that were made outside Clew and are not in the thread yet: POST …/sync brings them in")
+    ]
     version: int
 
 
@@ -112,7 +115,8 @@ def deleted_thread(deleted: Deleted) -> DeletedThread:
     )
 
 
-def thread_view(found: ThreadViewRecord) -> ThreadView:
+def thread_view(found: ThreadViewRecord, outside: Synced) -> ThreadView:
+    """`outside` says what a sync would bring in."""
     live = {each.run.id for each in found.runs if each.run.status in LIVE}
     return ThreadView.of(
         found,
@@ -120,4 +124,5 @@ def thread_view(found: ThreadViewRecord) -> ThreadView:
         turns=[turn(each) for each in found.turns],
         runs=[run(each) for each in found.runs],
         questions=[question(asked, live=asked.run_id in live) for asked in found.questions],
+        outside_turns=len(outside.turns),
     )

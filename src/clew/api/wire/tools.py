@@ -19,7 +19,7 @@ class RoundResult(Shape):
     files: Annotated[list[str], Doc("The files that were compared")]
     changed_since: Annotated[list[str], Doc("Files that changed since the round before")]
     session_resumed: bool
-    reason: Annotated[str | None, Doc("Why the reviewer's session was fresh")]
+    reason: Annotated[str | None, Doc("Why the reviewer's session was fresh, or why it was rewound or copied")]
     model: str | None
     usage: Usage
     cost_usd: Money
@@ -56,7 +56,8 @@ class AnswerResult(Shape):
     agent: str
     model: str | None
     session_resumed: bool
-    reason: str | None
+    reason: Annotated[str | None, Doc("Why the session was fresh, or why it was rewound or copied")]
+    rewound_to: Annotated[int | None, Doc("The number of the turn to which the session was rewound")]
     usage: Usage
     cost_usd: Money
     warnings: Annotated[list[str], Doc("Problems that did not stop the run")]

@@ -8,6 +8,7 @@ from clew.api.wire.runs import RunSummary, run_summary
 from clew.api.wire.shape import Doc, Shape, Time
 
 if TYPE_CHECKING:
+    from clew.hosts.chat.chat import Synced
     from clew.store.records import TurnView
 
 
@@ -19,6 +20,7 @@ class Turn(Shape):
     agent: str | None
     model: str | None
     partial: Annotated[bool, Doc("The answer was cut off")]
+    outside: Annotated[bool, Doc("It was made outside Clew, in the agent's own CLI, and brought in")]
     revision: Annotated[int, Doc("The number of edits")]
     created_at: Time
     run_id: str | None
@@ -33,6 +35,36 @@ class ArchivedTurns(Shape):
     archived: int
 
 
+class OutsideTurn(Shape):
+    """A turn that was made outside Clew."""
+
+    id: Annotated[str, Doc("After a dry run, no turn has it")]
+    role: Literal["user", "assistant"]
+    text: str
+    agent: str | None
+    model: str | None
+    partial: Annotated[bool, Doc("The answer was cut off")]
+    created_at: Time
+    run_id: str | None
+
+
+class SyncedThread(Shape):
+    """What was done outside Clew in the sessions of a thread."""
+
+    thread: Annotated[str, Doc("Its name")]
+    turns: Annotated[list[OutsideTurn], Doc("The turns that came in, the oldest first")]
+    compacted: Annotated[bool, Doc("A session was compacted: it holds the earlier turns only as a summary")]
+    branched: Annotated[
+        list[str],
+        Doc("Sessions that were continued from an earlier turn, so that they are not the thread's any more"),
+    ]
+
+
 def turn(view: TurnView) -> Turn:
     run = None if view.run is None else run_summary(view.run, view.stderr_tail)
     return Turn.of(view.turn, position=view.position, run=run, steps=view.steps)
+
+
+def synced_thread(done: Synced) -> SyncedThread:
+    turns = [OutsideTurn.of(each) for each in done.turns]
+    return SyncedThread(done.name, turns, done.is_compacted, list(done.branched))

@@ -62,8 +62,8 @@ class TourTurn:
 def demo(agent_path: str | None, turns: int, as_json: bool) -> int:
     """Run an offline tour with the Claude CLI if it is installed, a scripted model, and a temporary folder.
 
-    It shows a first turn, turns that resume, an edit of an earlier turn that forces a fresh start, and at the end what
-    resuming saved, measured.
+    It shows a first turn, turns that resume, an edit of an earlier turn, after which the session is rewound, and at the
+    end what resuming saved, measured.
     """
     from clew.cli.demo.tour_display import TourDisplay
 

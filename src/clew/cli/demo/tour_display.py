@@ -10,7 +10,7 @@ from rich.text import Text
 
 from clew.cli.demo.scripted_conversation import EDIT
 from clew.cli.ui.formatting import harmless, one_line
-from clew.cli.ui.run_display import meaning
+from clew.cli.ui.run_display import meaning, resumed_words
 
 if TYPE_CHECKING:
     from clew.cli.demo.demo import TourTurn
@@ -109,7 +109,8 @@ def _how(step: TourTurn) -> Text:
     reply, account = step.reply, step.account
     line = Text()
     if reply.session_resumed:
-        line.append("resumed", style="bold green")
+        rest = resumed_words(reply.reason, reply.rewound_to).removeprefix("resumed")
+        line.append("resumed", style="bold green").append(rest)
     else:
         line.append("fresh", style="bold yellow").append(f": {meaning(reply.reason)}")
     tokens = f" · {account.prompt_tokens:,} tokens shown, {account.read_tokens:,} of them from the cache"
@@ -126,7 +127,7 @@ def _verdict(resumed: list[TourTurn], pasted: list[TourTurn]) -> Text:
     line = Text(f"A resumed turn cost {turn:.0%} less", style="bold green")
     line.append(" than the same turn with the transcript; ", style="default not bold")
     line.append(f"all {len(resumed)} turns {_saved(resumed, pasted):.0%} less", style="bold green")
-    edit = ", and the fresh start after the edit" if any(step.edited for step in resumed) else ""
+    edit = ", and the one after the edit" if any(step.edited for step in resumed) else ""
     words = f", including the first one, which fills the cache{edit}. The saving grows with every turn."
     return line.append(words, style="default not bold")
 

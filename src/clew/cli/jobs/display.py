@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from clew.cli.jobs.jobs import state
 from clew.cli.ui.formatting import joined, one_line, plural, price
 from clew.cli.ui.printing import dim, note
-from clew.cli.ui.run_display import RunDisplay, meaning
+from clew.cli.ui.run_display import RunDisplay, meaning, resumed_words
 from clew.cli.ui.status_line import clock
 from clew.core.ids import SHORT_ID
 from clew.core.jobs.job import STOPPED, Job, JobStatus
@@ -90,7 +90,8 @@ class JobDisplay(RunDisplay):
                 self._tokens_of_attempts += self._tokens_of_attempt
                 self._tokens_of_attempt = 0
                 self._streamed = ""
-                how = "resumed" if event.resumed else f"fresh: {meaning(event.reason)}"
+                fresh = f"fresh: {meaning(event.reason)}"
+                how = resumed_words(event.reason, event.rewound_to) if event.resumed else fresh
                 self.note(f"run {job_event.number}: {how}")
             case events.TextStreamed():
                 self._set_words(self._streamed + event.text)

@@ -217,6 +217,7 @@ def _run_object(number: int, run: Run) -> dict[str, Any]:
         "session_id": run.session_id,
         "session_resumed": run.session_resumed,
         "reason": run.reason,
+        "rewound_to": run.rewound_to,
         "fallback": run.fallback,
         "outcome": run.outcome,
         "error": run.error,

@@ -13,7 +13,7 @@ import click
 
 from clew.cli.ui.formatting import harmless, joined, one_line, plural
 from clew.cli.ui.printing import has_colours
-from clew.cli.ui.run_display import RunDisplay, fresh_words, usage_words
+from clew.cli.ui.run_display import RunDisplay, fresh_words, resumed_words, usage_words
 from clew.core.reviews.review import FileChange, Finding, FindingState, ReviewRound, Severity, findings_of
 from clew.core.runs import events
 
@@ -70,7 +70,7 @@ class RoundDisplay(RunDisplay):
 def _session_words(round_: ReviewRound) -> str | None:
     """`resumed`, or `fresh` and why. None: the round ended before a decision was made."""
     if round_.session_resumed:
-        return "resumed"
+        return resumed_words(round_.reason)
     if round_.reason is None or round_.reason == "imported":
         return round_.reason
     return fresh_words(round_.reason, fallback=round_.fallback)

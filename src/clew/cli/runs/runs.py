@@ -106,10 +106,18 @@ async def _questions(client: Client) -> dict[str, list[Question]]:
 
 
 def _row(run: Run, asks: bool, gone: bool) -> list[str]:
-    session = "resumed" if run.session_resumed else f"fresh: {run.reason}" if run.reason else "-"
+    session = _session_label(run)
     status = state_labels.run_label(run, asks=asks, gone=gone)
     cost = price(run.cost_usd, used=run.usage != NO_USAGE)
     return [status, _began(run), session, cost, one_line(run.prompt, 40)]
+
+
+def _session_label(run: Run) -> str:
+    if run.outside:
+        return "outside"
+    if run.session_resumed:
+        return "resumed" if run.rewound_to is None else f"rewound to turn {run.rewound_to:,}"
+    return f"fresh: {run.reason}" if run.reason else "-"
 
 
 def _began(run: Run) -> str:
@@ -134,8 +142,11 @@ def _run_object(run: Run, belonging: RunBelonging, asked: list[Question], gone: 
         "prompt_turn_id": run.prompt_turn_id,
         "answer_turn_id": run.answer_turn_id,
         "session_id": run.session_id,
+        "outside": run.outside,
         "session_resumed": run.session_resumed,
         "reason": run.reason,
+        "rewound_to": run.rewound_to,
+        "rewound_to_turn_id": run.rewound_to_turn_id,
         "fallback": run.fallback,
         "outcome": run.outcome,
         "error": run.error,
@@ -187,7 +198,7 @@ def _details(run: Run, belonging: RunBelonging, asks: bool, gone: bool) -> list[
         ("status", f"{state_labels.run_label(run, asks=asks, gone=gone)}{lasted(run.started_at, run.ended_at)}"),
         ("error", one_line(run.error or "", SHOWN_CHARS)),
         ("started" if run.started_at is not None else "queued", ago(run.started_at or run.created_at)),
-        ("session", joined(session_words(run), run.session_id)),
+        ("session", joined("made outside Clew" if run.outside else session_words(run), run.session_id)),
         ("tokens", tokens),
         ("cost", f"{price(run.cost_usd, used=True)}{_compared(run)}" if tokens or run.cost_usd else ""),
     ]

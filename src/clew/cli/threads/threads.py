@@ -22,6 +22,7 @@ from clew.cli.threads.listing import list_, origin_words, thread_object
 from clew.cli.threads.push import pull, push
 from clew.cli.threads.search import search
 from clew.cli.threads.settings import rename, set_
+from clew.cli.threads.sync import sync
 from clew.cli.ui.formatting import agent_words, ago, harmless, one_line, plural, short_ids, speaker
 from clew.cli.ui.printing import for_terminal, note, print_json, say
 from clew.cli.ui.upcoming import upcoming_of
@@ -40,7 +41,7 @@ SHOWN_CHARS = 200  # of the instructions
 
 @click.group(cls=SuggestingGroup)
 def threads() -> None:
-    """List, search, change, archive, export, import and compare threads.
+    """List, search, change, sync, archive, export, import and compare threads.
 
     TURN_ID is the id of a turn as `threads show` lists it, or any unambiguous beginning of it.
     """
@@ -57,6 +58,7 @@ for command in (
     pull,
     rename,
     set_,
+    sync,
     archive,
     restore,
     archives,
@@ -73,13 +75,17 @@ for command in (
 @AS_JSON
 @client_command(reads=True)
 async def show(client: Client, name: str, as_json: bool) -> None:
-    """Show a thread: its turns with their ids, what is queued or asked, and whether the next turn would resume."""
+    """Show a thread: its turns with their ids, what is queued or asked, and whether the next turn would resume.
+
+    Turns that were made outside Clew are only counted: `threads sync`, or the next `clew ask`, brings them in.
+    """
     thread = await client.find(name)
     turns = await thread.turns()
     upcoming = await upcoming_of(client, thread)
     record = thread.record
     if as_json:
-        print_json(thread_object(record) | {"turns": [_turn_object(turn) for turn in turns]} | upcoming.as_object())
+        shown = {"turns": [_turn_object(number, turn) for number, turn in enumerate(turns, start=1)]}
+        print_json(thread_object(record) | shown | upcoming.as_object())
         return
     say(f"{record.name}  {agent_words(record.agent, record.model)}  {harmless(record.cwd)}")
     say(f"permissions {record.permissions}, trust {record.trust}, visibility {record.visibility}")
@@ -89,8 +95,8 @@ async def show(client: Client, name: str, as_json: bool) -> None:
         say(f"instructions: {one_line(record.standing, SHOWN_CHARS)}")
     short = short_ids(turn.id for turn in turns)
     unanswered = _unanswered(turns, await client.runs(thread=thread, limit=ALL_ROWS))
-    for turn in turns:
-        say(f"\n{_turn_heading(turn, short[turn.id])}\n{for_terminal(turn.text)}")
+    for number, turn in enumerate(turns, start=1):
+        say(f"\n{_turn_heading(number, turn, short[turn.id])}\n{for_terminal(turn.text)}")
         if turn.id in unanswered:
             say(f"(no answer{unanswered[turn.id]})")
     say()
@@ -139,6 +145,7 @@ async def truncate(client: Client, name: str, turn_id: str) -> None:
     "--agent", metavar="AGENT", help="The agent that answers this time.  [default: the one that was asked before]"
 )
 @click.option("--model", metavar="MODEL", help="The model that answers this time.")
+@click.option("--fresh-session", is_flag=True, help="Ask in a fresh session with the transcript up to this prompt.")
 @TIMEOUT
 @NO_WAIT
 @REPLY_AS_JSON
@@ -147,11 +154,16 @@ def retry(
     turn_id: str,
     agent: str | None,
     model: str | None,
+    fresh_session: bool,
     timeout: str | None,
     no_wait: bool,
     as_json: bool,
 ) -> int:
-    """Ask a prompt of the thread again, in a fresh session. The turns after it are archived."""
+    """Ask a prompt of the thread again. The turns after it are archived.
+
+    The session is rewound to before the prompt: a copy of it continues from there. After a failed run, or if it cannot
+    be rewound, the prompt is asked in a fresh session with the transcript.
+    """
 
     async def work(client: Client) -> int:
         from clew.cli.foreground_run import report_reply, show_run
@@ -159,7 +171,9 @@ def retry(
         thread = await client.find(name)
 
         async def start(person: Person | None) -> Run:
-            return await thread.retry(turn_id, agent=agent, model=model, wait=not no_wait, person=person)
+            return await thread.retry(
+                turn_id, agent=agent, model=model, fresh_session=fresh_session, wait=not no_wait, person=person
+            )
 
         return report_reply(await show_run(thread, start, as_json=as_json, agent=agent), as_json=as_json)
 
@@ -181,32 +195,30 @@ def _unanswered(turns: tuple[Turn, ...], runs: list[RunRecord]) -> dict[str, str
 
 
 async def _note_session(thread: Thread) -> None:
-    match await thread.session_stands():
-        case None:
-            note("there is no session to resume: the next turn starts fresh in any case")
-        case False:
-            note("the session contains what you changed: the next turn starts fresh, with the thread as it is now")
-        case True:
-            note("the session does not contain what you changed: the next turn still resumes it")
+    note(await thread.session_words())
 
 
-def _turn_heading(turn: Turn, short: str) -> str:
-    marks = [mark for mark, given in (("cut off", turn.partial), ("edited", turn.revision > 0)) if given]
-    return "  ".join([short, speaker(turn), ago(turn.created_at), *(f"({mark})" for mark in marks)])
+def _turn_heading(number: int, turn: Turn, short: str) -> str:
+    """`4  0a1b2c3d  claude claude-sonnet-4-5  3m ago  (outside)`: the number is the one that a rewind names."""
+    known = (("outside", turn.outside), ("cut off", turn.partial), ("edited", turn.revision > 0))
+    marks = [f"({mark})" for mark, given in known if given]
+    return "  ".join([str(number), short, speaker(turn), ago(turn.created_at), *marks])
 
 
 def _short(turns: tuple[Turn, ...], turn_id: str) -> str:
     return one_line(short_ids(turn.id for turn in turns).get(turn_id, turn_id), 60)
 
 
-def _turn_object(turn: Turn) -> dict[str, Any]:
+def _turn_object(number: int, turn: Turn) -> dict[str, Any]:
     return {
         "id": turn.id,
+        "number": number,
         "role": turn.role,
         "agent": turn.agent,
         "model": turn.model,
         "text": turn.text,
         "partial": turn.partial,
+        "outside": turn.outside,
         "revision": turn.revision,
         "run": turn.run_id,
         "created_at": stamp(turn.created_at),

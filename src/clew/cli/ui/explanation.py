@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from clew.cli.ui.formatting import agent_words, dollars, harmless, plural
 from clew.cli.ui.printing import note
 from clew.core.costs.forecast import Forecast
-from clew.core.explanation import Explanation, StandingNote
+from clew.core.explanation import Explanation, StandingNote, outside_words
 
 LABEL_CHARS = 11
 STANDING = {
@@ -42,6 +42,8 @@ def _fields(told: Explanation) -> Iterator[tuple[str, str]]:
     yield "decision", told.words
     if told.session_id is not None:
         yield "session", told.session_id
+    if told.outside_turns:
+        yield "outside", outside_words(told.outside_turns)
     if told.waits_for is not None:
         yield "queue", f"The run {told.waits_for} is ahead: the prompt would wait. The decision is made when it starts."
     if told.unfinished is not None:

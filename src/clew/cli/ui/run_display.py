@@ -190,6 +190,13 @@ def fresh_words(reason: str, *, fallback: bool) -> str:
     return f"{how}: {meaning(reason)}"
 
 
+def resumed_words(reason: str | None, rewound_to: int | None = None) -> str:
+    """`resumed`; of a copy of the session, also up to where, and why."""
+    if rewound_to is not None:
+        return f"resumed, rewound to turn {rewound_to:,}: {meaning(reason)}"
+    return "resumed" if reason is None else f"resumed in a copy: {meaning(reason)}"
+
+
 def closing_line(reply: Reply) -> str | None:
     """`resumed · 22,135 tokens (22,087 cached) · $0.0070`, as far as it is known. None: the run never started."""
     how = session_words(reply)
@@ -208,7 +215,7 @@ def usage_words(usage: Usage, cost_usd: float) -> str:
 def session_words(run: Reply | Run) -> str | None:
     """`resumed`, or `fresh` and why. None: the run ended before a decision was made."""
     if run.session_resumed:
-        return "resumed"
+        return resumed_words(run.reason, run.rewound_to)
     if run.reason is None:
         return None
     return fresh_words(run.reason, fallback=run.fallback)

@@ -13,7 +13,7 @@ from clew.errors import ClewError
 
 if TYPE_CHECKING:
     from clew.api.client import Client, Thread
-    from clew.api.thread import Preview
+    from clew.api.thread import Preview, Synced
     from clew.core.runs.question import Question
 
 PROMPT_CHARS = 200
@@ -26,18 +26,30 @@ class Upcoming(Record):
     live: frozenset[str]  # ids of the runs that have not ended
     preview: Preview | None
     words: str  # the preview as text, or why there is none
+    outside: Synced  # what `threads sync` would bring in
 
     def lines(self) -> list[str]:
         lines = [f"queued: {run.id[:SHORT_ID]}  {one_line(run.prompt, PROMPT_CHARS)}" for run in self.queued]
         for question in self.questions:
             how = agent_questions.how_to_answer(question, several=len(self.questions) > 1)
             lines += ["asked:", *(f"  {line}" for line in agent_questions.question_lines(question)), f"  ({how})"]
-        return [*lines, f"next turn: {self.words}"]
+        lines.append(f"next turn: {self.words}")
+        if self.outside.turns:
+            count = len(self.outside.turns)
+            made, them = ("turn was made", "it") if count == 1 else ("turns were made", "them")
+            command = f"clew threads sync {self.outside.name}"
+            lines.append(f"outside: {count:,} {made} outside Clew; {command} brings {them} in now")
+        return lines
 
     def as_object(self) -> dict[str, Any]:
         preview = self.preview
         next_turn = (
-            {"resumes": preview.resumes, "reason": preview.reason, "words": preview.words}
+            {
+                "resumes": preview.resumes,
+                "reason": preview.reason,
+                "rewound_to": preview.rewound_to,
+                "words": preview.words,
+            }
             if preview is not None
             else None
         )
@@ -45,6 +57,7 @@ class Upcoming(Record):
             "queued": [{"run": run.id, "prompt": run.prompt} for run in self.queued],
             "questions": [agent_questions.as_object(each, live=each.run_id in self.live) for each in self.questions],
             "next_turn": next_turn,
+            "outside_turns": len(self.outside.turns),
         }
 
 
@@ -53,7 +66,8 @@ async def upcoming_of(client: Client, thread: Thread) -> Upcoming:
     queued = tuple(run for run in reversed(runs) if run.status is RunStatus.QUEUED)
     questions = tuple(await client.views.questions(thread=thread))
     preview, words = await next_turn(thread)
-    return Upcoming(queued, questions, frozenset(run.id for run in runs), preview, words)
+    outside = await thread.sync(dry_run=True)
+    return Upcoming(queued, questions, frozenset(run.id for run in runs), preview, words, outside)
 
 
 async def next_turn(thread: Thread) -> tuple[Preview | None, str]:

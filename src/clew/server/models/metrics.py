@@ -46,6 +46,7 @@ def of_runs(tallies: Sequence[RunTotals], live: int) -> list[Metric]:
     host = ("kind", "agent")
     outcomes = [((row.kind, row.agent, row.outcome or "unknown"), row.runs) for row in tallies]
     resumed = [((row.kind, row.agent), row.runs) for row in tallies if row.session_resumed]
+    rewound = [((row.kind, row.agent), row.rewound) for row in tallies if row.session_resumed]
     fresh = [
         ((row.kind, row.agent, row.reason), row.runs)
         for row in tallies
@@ -59,8 +60,9 @@ def of_runs(tallies: Sequence[RunTotals], live: int) -> list[Metric]:
     ]
     costs = [((row.kind, row.agent), row.cost_usd) for row in tallies]
     return [
-        _counter("clew_runs_total", "Runs that ended, by outcome.", (*host, "outcome"), outcomes),
+        _counter("clew_runs_total", "Runs of Clew that ended, by outcome.", (*host, "outcome"), outcomes),
         _counter("clew_runs_resumed_total", "Ended runs that resumed a session.", host, resumed),
+        _counter("clew_runs_rewound_total", "Resumed runs that continued from an earlier turn.", host, rewound),
         _counter("clew_runs_fresh_total", "Ended runs in a fresh session, by reason.", (*host, "reason"), fresh),
         CounterMetricFamily(
             "clew_fallbacks_total", "Runs that began in a session and ended in a fresh one.", fallbacks

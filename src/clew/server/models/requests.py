@@ -40,6 +40,7 @@ Cwd = Annotated[
     Field(min_length=1, max_length=4096, description="An existing directory, absolute or from ~"),
 ]
 Id = Annotated[str, Field(min_length=1, max_length=200)]
+FORCE_FRESH = Field(None, description="Send the whole transcript to a new session")
 
 
 class RequestModel(BaseModel):
@@ -76,7 +77,7 @@ class NewRun(RequestModel):
     agent: Agent | None = Field(None, description="For this turn, instead of the thread's")
     model: Model | None = None
     instructions: Instructions | None = None
-    force_fresh_session: bool | None = Field(None, description="Send the whole transcript to a new session")
+    force_fresh_session: bool | None = FORCE_FRESH
     timeout_s: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False, description="How long the run may take")
 
 
@@ -103,6 +104,7 @@ class ForkRequest(RequestModel):
 class RetryRequest(TurnReference):
     agent: Agent | None = None
     model: Model | None = None
+    force_fresh_session: bool | None = FORCE_FRESH
 
 
 class ToolResult(RequestModel):

@@ -12,7 +12,7 @@ from clew.api.client import Client
 from clew.api.wire import threads as wire
 from clew.api.wire.explanations import Explanation, SessionPreview, explanation, session_preview
 from clew.api.wire.runs import Run
-from clew.api.wire.turns import ArchivedTurns, Turn
+from clew.api.wire.turns import ArchivedTurns, SyncedThread, Turn, synced_thread
 from clew.api.wire.turns import turn as turn_shape
 from clew.core.thread import KINDS
 from clew.server.access import TheClient, TheShared, ThreadName, TurnId
@@ -104,8 +104,11 @@ async def view(
     before: Annotated[int | None, Query(ge=0, le=MAX_POSITION, description="Only turns before this position")] = None,
     limit: Annotated[int, Query(ge=1, le=1_000, description="How many turns to return at most")] = 100,
 ) -> Response:
-    """Everything that a page needs to show the thread, read in one transaction."""
-    return json_response(wire.thread_view(await client.views.thread(name, before=before, limit=limit)).to_json())
+    """Everything that a page needs to show the thread. Turns that were made outside Clew in its sessions are only
+    counted."""
+    outside = await (await client.find(name)).sync(dry_run=True)
+    found = await client.views.thread(name, before=before, limit=limit)
+    return json_response(wire.thread_view(found, outside).to_json())
 
 
 @router.get("/{thread}/session", response_model=SessionPreview, responses=fails(404, body=False), tags=["threads"])
@@ -118,8 +121,8 @@ async def session(
     model: Annotated[str | None, Query(max_length=200)] = None,
     fresh: Annotated[bool, Query(description="Explain a fresh session with the whole transcript")] = False,
 ) -> Response:
-    """Says whether the next turn resumes a session, what it would send and cost, and whether it still would resume
-    after a change of `turn`. Runs nothing."""
+    """Says whether the next turn resumes a session, what it would send and cost, and what a change of `turn` would do
+    to the session. Runs nothing."""
     thread = await client.find(name)
     told = await thread.explain(prompt or None, agent=agent or None, model=model or None, fresh_session=fresh)
     after = (await thread.preview(turn)).after_change if turn else None
@@ -140,6 +143,17 @@ async def explain(name: ThreadName, body: requests.NewRun, shared: TheShared) ->
         fresh_session=bool(body.force_fresh_session),
     )
     return json_response(explanation(told).to_json())
+
+
+@router.post("/{thread}/sync", response_model=SyncedThread, responses=fails(404, 409), tags=["threads"])
+async def sync(
+    name: ThreadName,
+    client: TheClient,
+    dry_run: Annotated[bool, Query(description="Only report what would come in")] = False,
+) -> Response:
+    """Brings in the turns that were made outside Clew, in the agent's own CLI. Asking does it by itself. 409 while a
+    run is live."""
+    return json_response(synced_thread(await (await client.find(name)).sync(dry_run=dry_run)).to_json())
 
 
 @router.post(
@@ -174,11 +188,19 @@ async def truncate(name: ThreadName, body: requests.TurnReference, client: TheCl
 
 @router.post("/{thread}/retry", status_code=202, response_model=Run, responses=fails(404, 409), tags=["turns", "runs"])
 async def retry(name: ThreadName, body: requests.RetryRequest, shared: TheShared, creation: TheCreation) -> Response:
-    """Asks that turn again in a fresh session; the turns after it are archived when the run starts."""
+    """Asks that turn again; the turns after it are archived when the run starts. The session is rewound to before the
+    turn. After a failed run, or if it cannot be rewound, it is a fresh one."""
     if earlier := await created_before(creation, partial(accepted, shared.client)):
         return earlier
     thread = await shared.ready_thread(name)
-    run = await thread.retry(body.turn, agent=body.agent, model=body.model, new_run_id=creation.id, lasting=True)
+    run = await thread.retry(
+        body.turn,
+        agent=body.agent,
+        model=body.model,
+        fresh_session=bool(body.force_fresh_session),
+        new_run_id=creation.id,
+        lasting=True,
+    )
     return await accepted(shared.client, run.id)
 
 

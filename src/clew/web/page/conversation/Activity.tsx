@@ -13,7 +13,12 @@ export const RunActivity = ({ run, progress }: { run: Run; progress: Progress | 
     {activity(run, progress)}
     {progress?.startedAt && <Elapsed since={progress.startedAt} />}
     {progress && progress.resumed !== null && (
-      <SessionChip resumed={progress.resumed} reason={progress.reason} fallback={progress.fellBack !== null} />
+      <SessionChip
+        resumed={progress.resumed}
+        reason={progress.reason}
+        rewoundTo={progress.rewoundTo}
+        fallback={progress.fellBack !== null}
+      />
     )}
   </p>
 );

@@ -22,6 +22,8 @@ import { TurnEditor } from "./TurnEditor.tsx";
 interface Props {
   thread: string;
   turn: Turn | null; // null: the run is active, or ended without an answer
+  number: number | null; // of the turn in the thread, as a rewind names it
+  warned: boolean; // turns were brought in before it, about which its run has a warning
   run: Run | null; // if the view contains it
   prompt: Turn | null; // the turn that is answered
   progress: Progress | null;
@@ -33,13 +35,13 @@ const FORK_EFFECT =
   "Starts a new thread with everything up to here. This thread and its session do not change. The first turn of the new " +
   "thread continues in a copy of the session, or says why it cannot.";
 
-export const AnswerTurn = memo(({ thread, turn, run, prompt, progress, last, readOnly }: Props) => {
+export const AnswerTurn = memo(({ thread, turn, number, warned, run, prompt, progress, last, readOnly }: Props) => {
   const ref = useRef<HTMLElement>(null);
   const near = useNearViewport(ref);
   const editing = useStore(page, (now) => turn !== null && now.editing === turn.id);
   const [forking, setForking] = useState(false);
   const live = !turn && run !== null && isActive(run.status) && !progress?.ended;
-  const parts = useSteps(near && !live ? runWithSteps(turn, run) : null, progress);
+  const parts = useSteps(near && !live ? runWithSteps(turn, run, warned) : null, progress);
   const summary: RunSummary | null = turn?.run ?? run;
   const resumed = summary?.session_resumed ?? progress?.resumed ?? null;
   const agent = turn?.agent ?? run?.agent ?? null;
@@ -73,7 +75,7 @@ export const AnswerTurn = memo(({ thread, turn, run, prompt, progress, last, rea
       {turn && !editing && (
         <footer>
           {summary && <Badge run={summary} agent={turn.agent} model={turn.model} />}
-          <Actions turn={turn} readOnly={readOnly} fork={() => setForking(true)} />
+          <Actions turn={turn} number={number} readOnly={readOnly} fork={() => setForking(true)} />
         </footer>
       )}
       {turn && forking && (
@@ -85,10 +87,10 @@ export const AnswerTurn = memo(({ thread, turn, run, prompt, progress, last, rea
 });
 
 /** The run whose steps are loaded when the turn comes near the viewport. */
-function runWithSteps(turn: Turn | null, run: Run | null): string | null {
+function runWithSteps(turn: Turn | null, run: Run | null, warned: boolean): string | null {
   if (!turn) return run?.started_at ? run.id : null;
   // A fresh run may have a warning, or a note about omitted turns, without any tool call.
-  return turn.steps > 0 || turn.run?.session_resumed === false ? turn.run_id : null;
+  return turn.steps > 0 || turn.run?.session_resumed === false || warned ? turn.run_id : null;
 }
 
 function Content({ turn, parts, live }: { turn: Turn | null; parts: readonly Part[] | null; live: boolean }) {
@@ -104,7 +106,14 @@ function Content({ turn, parts, live }: { turn: Turn | null; parts: readonly Par
   );
 }
 
-function Actions({ turn, readOnly, fork }: { turn: Turn; readOnly: boolean; fork: () => void }) {
+interface ActionsProps {
+  turn: Turn;
+  number: number | null;
+  readOnly: boolean;
+  fork: () => void;
+}
+
+function Actions({ turn, number, readOnly, fork }: ActionsProps) {
   const [copied, setCopied] = useState(false);
   const copy = async (): Promise<void> => {
     await navigator.clipboard?.writeText(turn.text);
@@ -113,6 +122,7 @@ function Actions({ turn, readOnly, fork }: { turn: Turn; readOnly: boolean; fork
   };
   return (
     <div class="actions">
+      <span>turn {number}</span>
       {turn.revision > 0 && <span>edited</span>}
       <button class="quiet" type="button" data-testid="copy-turn" onClick={() => void copy()}>
         {copied ? <Check size={13} /> : <Copy size={13} />} <span class="name">{copied ? "Copied" : "Copy"}</span>

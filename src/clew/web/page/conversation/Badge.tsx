@@ -1,8 +1,10 @@
-// The badge under an answer: resumed, or fresh and why; tokens read and written; the cost, and the estimate without resume.
+// The badge under an answer: resumed (and up to where), or fresh and why; tokens read and written; the cost, and the
+// estimate without resume.
 
 import type { RunSummary } from "../daemon/wire.ts";
 import { count, dollars, duration, durationMs, shownTokens } from "../text/format.ts";
-import { reasonText } from "../text/labels.ts";
+import { reasonText, resumedText } from "../text/labels.ts";
+import { OutsideChip } from "./Outside.tsx";
 
 export function Badge({ run, agent, model }: { run: RunSummary; agent: string | null; model: string | null }) {
   const read = shownTokens(run.usage);
@@ -33,7 +35,17 @@ export function Badge({ run, agent, model }: { run: RunSummary; agent: string | 
   if (took !== null) facts.push({ text: duration(took), title: "How long it took" });
   return (
     <p class="badge" data-testid="badge">
-      <SessionChip resumed={run.session_resumed} reason={run.reason} fallback={run.fallback} />
+      {run.outside ? (
+        <OutsideChip />
+      ) : (
+        <SessionChip
+          resumed={run.session_resumed}
+          reason={run.reason}
+          rewoundTo={run.rewound_to}
+          turn={run.rewound_to_turn_id}
+          fallback={run.fallback}
+        />
+      )}
       {facts.map((fact) => (
         <span key={fact.title} title={fact.title}>
           {fact.text}
@@ -46,16 +58,23 @@ export function Badge({ run, agent, model }: { run: RunSummary; agent: string | 
 interface SessionChipProps {
   resumed: boolean | null;
   reason: string | null;
+  rewoundTo?: number | null; // the number of a turn
+  turn?: string | null; // its id
   fallback: boolean;
 }
 
-export function SessionChip({ resumed, reason, fallback }: SessionChipProps) {
+export function SessionChip({ resumed, reason, rewoundTo = null, turn = null, fallback }: SessionChipProps) {
   if (resumed === null && !reason) return null;
+  const text = resumed ? resumedText(reason, rewoundTo) : `fresh: ${reasonText(reason)}`;
   return (
     <>
-      <span class={resumed ? "chip good" : "chip warning"}>
-        {resumed ? "resumed" : `fresh: ${reasonText(reason)}`}
-      </span>
+      {turn === null ? (
+        <span class={resumed ? "chip good" : "chip warning"}>{text}</span>
+      ) : (
+        <button class="chip good" type="button" title={`Shows turn ${rewoundTo}`} onClick={() => jumpTo(turn)}>
+          {text}
+        </button>
+      )}
       {fallback && (
         <span class="chip bad" title="The first attempt failed in a way that a fresh session fixes, so a second attempt followed">
           fell back
@@ -64,3 +83,7 @@ export function SessionChip({ resumed, reason, fallback }: SessionChipProps) {
     </>
   );
 }
+
+/** Scrolls to a turn, if it is loaded. */
+const jumpTo = (turn: string): void =>
+  document.querySelector(`[data-turn="${CSS.escape(turn)}"]`)?.scrollIntoView({ block: "start" });

@@ -3,7 +3,7 @@
 import type { ComponentProps } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { isActive, type Question, type Run, type RunSummary, type Turn } from "../daemon/wire.ts";
+import { isActive, isRunning, type Question, type Run, type RunSummary, type Turn } from "../daemon/wire.ts";
 import { page } from "../state/page.ts";
 import type { ConversationState, DaemonState } from "../state/reducer.ts";
 import { useStore } from "../state/store.ts";
@@ -16,6 +16,7 @@ import { ErrorBoundary } from "../ui/ErrorBoundary.tsx";
 import { Send } from "../ui/icons.tsx";
 import { AnswerTurn } from "./AnswerTurn.tsx";
 import { Composer } from "./Composer.tsx";
+import { OutsideBar } from "./Outside.tsx";
 import { Queue } from "./Queue.tsx";
 import { sortRuns } from "./runs.ts";
 import { useStickToEnd } from "./scroll.ts";
@@ -70,6 +71,9 @@ function LoadedThread({ conversation }: { conversation: ConversationState }) {
       <ErrorBoundary resetKey={queued}>
         <Queue runs={queued} busy={current !== null} />
       </ErrorBoundary>
+      {conversation.outsideTurns > 0 && !runs.some((run) => isRunning(run.status)) && (
+        <OutsideBar thread={thread.id} turns={conversation.outsideTurns} />
+      )}
       <Composer thread={thread} runs={runs} lastAnswer={lastAnswer} onSent={scroll.toEnd} />
     </>
   );
@@ -89,7 +93,7 @@ const BoundedAnswerTurn = memo((props: ComponentProps<typeof AnswerTurn>) => (
 
 /** The turns of a conversation, with the answer that is growing. `readOnly`: they cannot be changed or continued. */
 export function Turns({ conversation, readOnly = false }: { conversation: ConversationState; readOnly?: boolean }) {
-  const { thread, turns, runs } = conversation;
+  const { thread, turns, turnsBefore, runs } = conversation;
   const progress = useStore(daemon, (now) => now.progress);
   const { current, next, unanswered } = sortRuns(conversation);
   const shown = current ?? next ?? unanswered;
@@ -104,6 +108,7 @@ export function Turns({ conversation, readOnly = false }: { conversation: Conver
               key={turn.id}
               thread={thread.id}
               turn={turn}
+              number={turnsBefore + index + 1}
               unanswered={unansweredRun(turn, shown)}
               laterTurns={turns.length - 1 - index}
               busy={busy}
@@ -114,6 +119,8 @@ export function Turns({ conversation, readOnly = false }: { conversation: Conver
               key={`answer-${turn.run_id ?? turn.id}`}
               thread={thread.id}
               turn={turn}
+              number={turnsBefore + index + 1}
+              warned={turns[index - 2]?.outside === true && !turn.outside}
               run={runs.find((run) => run.id === turn.run_id) ?? null}
               prompt={promptBefore(turns, index)}
               progress={(turn.run_id && progress[turn.run_id]) || null}
@@ -128,6 +135,8 @@ export function Turns({ conversation, readOnly = false }: { conversation: Conver
             key={`answer-${shown.id}`}
             thread={thread.id}
             turn={null}
+            number={null}
+            warned={false}
             run={shown}
             prompt={turns.find((turn) => turn.id === shown.prompt_turn_id) ?? null}
             progress={progress[shown.id] ?? null}

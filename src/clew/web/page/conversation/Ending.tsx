@@ -38,11 +38,12 @@ const STOPPED: Partial<Record<RunSummary["status"], string>> = {
   cancelled: "Stopped",
   interrupted: "Clew stopped during this run",
 };
+const STOPPED_OUTSIDE = "Interrupted outside Clew";
 
 export function RunEnding(props: Props) {
   const { run, hasAnswer } = props;
   const job = useStore(jobs, (now) => now.open);
-  const stopped = STOPPED[run.status];
+  const stopped = run.outside ? STOPPED_OUTSIDE : STOPPED[run.status];
   if (stopped) {
     return (
       <div class="ending" data-testid="ending">
@@ -126,7 +127,7 @@ function Remedies({ thread, run, hasAnswer, prompt, text, place, askAgainHere }:
         </button>
       )}
       {place === "last" && prompt && (
-        <button type="button" data-testid="retry-run" onClick={() => void retry(thread, prompt)}>
+        <button type="button" data-testid="retry-run" onClick={() => void retry(thread, prompt, true)}>
           Ask again in a fresh session
         </button>
       )}

@@ -33,10 +33,15 @@ function Told({ told }: { told: Explanation }) {
     <div data-testid="explanation">
       <p>
         <span class={told.resumes ? "chip good" : "chip warning"} data-testid="explained-decision">
-          {told.resumes ? "resumes" : `fresh: ${reasonText(told.reason)}`}
+          {told.resumes ? resumes(told) : `fresh: ${reasonText(told.reason)}`}
         </span>{" "}
         {visible(told.words)}
       </p>
+      {told.outside_turns > 0 && (
+        <p class="note plain">
+          {plural(told.outside_turns, "turn")} made outside Clew {told.outside_turns === 1 ? "comes" : "come"} into the thread first.
+        </p>
+      )}
       {told.waits_for && <p class="note plain">A run is active: this would wait for it, and be decided again then.</p>}
       {told.unfinished && <p class="note warning">A run that a crash left unfinished is ended first.</p>}
       <dl class="facts explained">
@@ -58,6 +63,9 @@ function Told({ told }: { told: Explanation }) {
     </div>
   );
 }
+
+const resumes = ({ reason, rewound_to }: Explanation): string =>
+  rewound_to === null ? "resumes" : `rewinds to turn ${rewound_to}: ${reasonText(reason)}`;
 
 function factsOf(told: Explanation): [string, string][] {
   const facts: [string, string | null][] = [

@@ -16,11 +16,13 @@ import { Again, Back, Pencil } from "../ui/icons.tsx";
 import { useNearViewport } from "../ui/viewport.ts";
 import { Badge } from "./Badge.tsx";
 import { RunEnding } from "./Ending.tsx";
+import { OutsideChip } from "./Outside.tsx";
 import { TurnEditor, useConsequence } from "./TurnEditor.tsx";
 
 interface Props {
   thread: string;
   turn: Turn;
+  number: number; // in the thread, as a rewind names it
   unanswered: RunSummary | null; // the run that ended without answering it, unless that is shown elsewhere
   laterTurns: number;
   busy: boolean; // a run is active
@@ -30,7 +32,7 @@ interface Props {
 type Change = "retry" | "truncate";
 
 /** Memoized: a long thread has thousands of turns, and its end changes many times a second. */
-export const UserTurn = memo(({ thread, turn, unanswered, laterTurns, busy, readOnly }: Props) => {
+export const UserTurn = memo(({ thread, turn, number, unanswered, laterTurns, busy, readOnly }: Props) => {
   const editing = useStore(page, (now) => now.editing === turn.id);
   const [change, setChange] = useState<Change | null>(null);
   return (
@@ -38,8 +40,10 @@ export const UserTurn = memo(({ thread, turn, unanswered, laterTurns, busy, read
       <div class="bubble">
         {editing ? <TurnEditor thread={thread} turn={turn} busy={busy} /> : <Markdown text={turn.text} breaks />}
       </div>
+      {turn.outside && <OutsideChip />}
       {!editing && (
         <div class="actions">
+          <span>turn {number}</span>
           <time title={dateTime(turn.created_at)} dateTime={turn.created_at}>
             {new Date(turn.created_at).toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hour12: false })}
           </time>

@@ -24,6 +24,7 @@ import type {
   Settings,
   ShownJob,
   Stats,
+  SyncedThread,
   Thread,
   ThreadPage,
   Turn,
@@ -136,7 +137,10 @@ export const http = {
     call<Turn>("PATCH", `${thread(id)}/turns/${part(turn)}`, { text }),
   fork: (id: string, turn: string) => call<Thread>("POST", `${thread(id)}/fork`, { turn }),
   truncate: (id: string, turn: string) => call<ArchivedTurns>("POST", `${thread(id)}/truncate`, { turn }),
-  retry: (id: string, turn: string) => call<Run>("POST", `${thread(id)}/retry`, { turn }),
+  retry: (id: string, turn: string, fresh: boolean) =>
+    call<Run>("POST", `${thread(id)}/retry`, fresh ? { turn, force_fresh_session: true } : { turn }),
+  /** Brings in the turns that were made outside Clew. */
+  sync: (id: string) => call<SyncedThread>("POST", `${thread(id)}/sync`),
 
   ask: (id: string, body: Body) => call<Run>("POST", `${thread(id)}/runs`, body),
   changePrompt: (id: string, prompt: string) => call<Run>("PATCH", run(id), { prompt }),

@@ -439,14 +439,18 @@ export interface components {
             /** @description Null: the agent's default, which is not known before its first run */
             model: string | null;
             resumes: boolean;
-            /** @description Why it starts a fresh session; null: it resumes one */
+            /** @description Why it starts a fresh session, or why it rewinds or copies one; null: it resumes one as it is */
             reason: string | null;
             /** @description The decision as a sentence */
             words: string;
             /** @description The session that is resumed; null: a fresh one */
             session_id: string | null;
-            /** @description The session is another thread's: it is resumed in a copy */
+            /** @description It continues in a copy of the session, which stays as it is */
             copies: boolean;
+            /** @description The number of the turn to which the session is rewound; null: it is not rewound */
+            rewound_to: number | null;
+            /** @description Turns that were made outside Clew: they come into the thread first */
+            outside_turns: number;
             /** @description The exact text that the agent would be sent; null: no prompt was given */
             prompt: string | null;
             prompt_chars: number;
@@ -1240,6 +1244,24 @@ export interface components {
             /** @description The last round that was copied; null: all of them */
             round: number | null;
         };
+        /** @description A turn that was made outside Clew. */
+        OutsideTurn: {
+            /** @description After a dry run, no turn has it */
+            id: string;
+            /** @enum {string} */
+            role: "user" | "assistant";
+            text: string;
+            agent: string | null;
+            model: string | null;
+            /** @description The answer was cut off */
+            partial: boolean;
+            /**
+             * @description RFC 3339 in UTC with milliseconds
+             * @example 2026-01-31T12:00:00.000Z
+             */
+            created_at: string;
+            run_id: string | null;
+        };
         /** @description An instructor that plans and a worker that carries out, with their rounds. */
         Pair: {
             /** @constant */
@@ -1895,6 +1917,8 @@ export interface components {
             turn: string;
             agent?: string | null;
             model?: string | null;
+            /** @description Send the whole transcript to a new session */
+            force_fresh_session?: boolean | null;
         };
         /** @description A review with its findings and rounds. */
         Review: {
@@ -2010,7 +2034,7 @@ export interface components {
             agent: string;
             model: string | null;
             session_resumed: boolean;
-            /** @description Why its session was fresh; null when resumed, or not known yet */
+            /** @description Why its session was fresh, or why a resumed one was rewound or copied; null: not known yet */
             reason: string | null;
             fallback: boolean;
             summary: string | null;
@@ -2046,9 +2070,14 @@ export interface components {
             id: string;
             /** @enum {string} */
             status: "queued" | "running" | "waiting" | "answered" | "cancelled" | "timed_out" | "failed" | "interrupted";
+            /** @description It was made outside Clew, in the agent's own CLI, and brought in */
+            outside: boolean;
             session_resumed: boolean;
-            /** @description Why its session was fresh; null when resumed */
+            /** @description Why its session was fresh; of a resumed one, why it was rewound or copied */
             reason: string | null;
+            /** @description The number of the turn to which the session was rewound; null: it was not rewound */
+            rewound_to: number | null;
+            rewound_to_turn_id: string | null;
             fallback: boolean;
             /** @description Null if the run was answered, or has not ended */
             error: components["schemas"]["Failure"] | null;
@@ -2108,6 +2137,7 @@ export interface components {
             model: string | null;
             session_resumed: boolean;
             reason: string | null;
+            rewound_to: number | null;
             shown_tokens: number;
             cache_read_tokens: number;
             /** @description Shown to the model and not read from the cache */
@@ -2128,9 +2158,14 @@ export interface components {
             id: string;
             /** @enum {string} */
             status: "queued" | "running" | "waiting" | "answered" | "cancelled" | "timed_out" | "failed" | "interrupted";
+            /** @description It was made outside Clew, in the agent's own CLI, and brought in */
+            outside: boolean;
             session_resumed: boolean;
-            /** @description Why its session was fresh; null when resumed */
+            /** @description Why its session was fresh; of a resumed one, why it was rewound or copied */
             reason: string | null;
+            /** @description The number of the turn to which the session was rewound; null: it was not rewound */
+            rewound_to: number | null;
+            rewound_to_turn_id: string | null;
             fallback: boolean;
             /** @description Null if the run was answered, or has not ended */
             error: components["schemas"]["Failure"] | null;
@@ -2163,14 +2198,18 @@ export interface components {
             /** @description Null: the agent's default, which is not known before its first run */
             model: string | null;
             resumes: boolean;
-            /** @description Why it starts a fresh session; null: it resumes one */
+            /** @description Why it starts a fresh session, or why it rewinds or copies one; null: it resumes one as it is */
             reason: string | null;
             /** @description The decision as a sentence */
             words: string;
             /** @description The session that is resumed; null: a fresh one */
             session_id: string | null;
-            /** @description The session is another thread's: it is resumed in a copy */
+            /** @description It continues in a copy of the session, which stays as it is */
             copies: boolean;
+            /** @description The number of the turn to which the session is rewound; null: it is not rewound */
+            rewound_to: number | null;
+            /** @description Turns that were made outside Clew: they come into the thread first */
+            outside_turns: number;
             /** @description The exact text that the agent would be sent; null: no prompt was given */
             prompt: string | null;
             prompt_chars: number;
@@ -2283,6 +2322,7 @@ export interface components {
             /** @description Runs for which it was decided whether to resume; resume_rate is about them */
             decided: number;
             resumed: number;
+            rewound: number;
             resume_rate: number | null;
             usage: components["schemas"]["Usage"];
             cost_usd: number;
@@ -2298,8 +2338,11 @@ export interface components {
             name: string | null;
         };
         Stats: {
+            /** @description Without turns that were made outside Clew: they count nowhere here */
             runs: number;
             resumed: number;
+            /** @description How many of the resumed runs continued their session from an earlier turn */
+            rewound: number;
             resume_rate: number | null;
             /** @description The number of fresh runs, by reason */
             fresh: {
@@ -2332,6 +2375,17 @@ export interface components {
             reviews: components["schemas"]["Measures"];
             hooks: components["schemas"]["HookCounts"];
         };
+        /** @description What was done outside Clew in the sessions of a thread. */
+        SyncedThread: {
+            /** @description Its name */
+            thread: string;
+            /** @description The turns that came in, the oldest first */
+            turns: components["schemas"]["OutsideTurn"][];
+            /** @description A session was compacted: it holds the earlier turns only as a summary */
+            compacted: boolean;
+            /** @description Sessions that were continued from an earlier turn, so that they are not the thread's any more */
+            branched: string[];
+        };
         /** @description A conversation that Clew keeps. */
         Thread: {
             id: string;
@@ -2363,7 +2417,7 @@ export interface components {
             version: number;
             /** @description The number of visible turns */
             turns: number;
-            /** @description The cost of all its runs */
+            /** @description The cost of all its runs, also of turns that were made outside Clew */
             cost_usd: number;
             /** @description The run that is running or waiting, else the first queued one */
             live: components["schemas"]["LiveRun"] | null;
@@ -2388,7 +2442,7 @@ export interface components {
             total: number;
             version: number;
         };
-        /** @description Everything that a page needs to show a thread, read in one transaction. */
+        /** @description Everything that a page needs to show a thread. All but `outside_turns` is read in one transaction. */
         ThreadView: {
             thread: components["schemas"]["Thread"];
             /** @description Oldest first */
@@ -2397,6 +2451,8 @@ export interface components {
             more: boolean;
             runs: components["schemas"]["Run"][];
             questions: components["schemas"]["Question"][];
+            /** @description Turns that were made outside Clew and are not in the thread yet: POST …/sync brings them in */
+            outside_turns: number;
             version: number;
         };
         ToolResult: {
@@ -2419,6 +2475,8 @@ export interface components {
             model: string | null;
             /** @description The answer was cut off */
             partial: boolean;
+            /** @description It was made outside Clew, in the agent's own CLI, and brought in */
+            outside: boolean;
             /** @description The number of edits */
             revision: number;
             /**
@@ -2606,6 +2664,7 @@ export type OperationFile = components['schemas']['OperationFile'];
 export type OperationList = components['schemas']['OperationList'];
 export type Order = components['schemas']['Order'];
 export type Origin = components['schemas']['Origin'];
+export type OutsideTurn = components['schemas']['OutsideTurn'];
 export type Pair = components['schemas']['Pair'];
 export type PairComparison = components['schemas']['PairComparison'];
 export type PairFork = components['schemas']['PairFork'];
@@ -2663,6 +2722,7 @@ export type ShownJob = components['schemas']['ShownJob'];
 export type SourceThread = components['schemas']['SourceThread'];
 export type StatGroup = components['schemas']['StatGroup'];
 export type Stats = components['schemas']['Stats'];
+export type SyncedThread = components['schemas']['SyncedThread'];
 export type Thread = components['schemas']['Thread'];
 export type ThreadChange = components['schemas']['ThreadChange'];
 export type ThreadPage = components['schemas']['ThreadPage'];

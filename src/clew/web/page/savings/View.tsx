@@ -95,7 +95,7 @@ function Figures({ stats }: { stats: Stats }) {
     <>
       <dl class="tiles">
         <Saved stats={stats} />
-        <Tile name="resumed" value={`${Math.round(rate * 100)} %`} note={`${stats.resumed} of ${plural(decided, "run")}`} />
+        <Tile name="resumed" value={`${Math.round(rate * 100)} %`} note={resumedOf(stats, decided)} />
         <Cost stats={stats} />
         <Tile
           name="written"
@@ -111,13 +111,17 @@ function Figures({ stats }: { stats: Stats }) {
       <p class="hint">
         The cost with transcripts is an estimate: the same turn in a fresh session, with the whole conversation before it in the
         prompt. The cost with a plain --resume is an estimate too: the agent's own session is continued every turn, even after
-        edits or expiry. New tokens are those that the model reads for the first time, at the full price.
+        edits or expiry. New tokens are those that the model reads for the first time, at the full price. Turns that were made
+        outside Clew are not counted.
         {withoutEstimate(stats) > 0 &&
           ` Of ${plural(withoutEstimate(stats), "run")} without an estimate, the actual cost is counted.`}
       </p>
     </>
   );
 }
+
+const resumedOf = ({ resumed, rewound }: Stats, decided: number): string =>
+  `${resumed} of ${plural(decided, "run")}${rewound > 0 ? `; ${rewound} rewound` : ""}`;
 
 /** A run without a reported price costs money as well: unknown is not zero. */
 const isPriced = (stats: Stats): boolean => stats.cost_usd > 0;
@@ -193,7 +197,8 @@ function Reasons({ stats }: { stats: Stats }) {
   const decided = fresh.reduce((sum, [, n]) => sum + n, stats.resumed);
   const highest = Math.max(stats.resumed, ...fresh.map(([, n]) => n), 1);
   const bars: [string, number, string][] = [
-    ["resumed", stats.resumed, "good"],
+    ["resumed", stats.resumed - stats.rewound, "good"],
+    ...(stats.rewound > 0 ? [["resumed, rewound to an earlier turn", stats.rewound, "good"] as [string, number, string]] : []),
     ...fresh.map(([reason, n]): [string, number, string] => [`fresh: ${reasonText(reason)}`, n, "warning"]),
   ];
   return (

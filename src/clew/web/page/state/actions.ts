@@ -80,8 +80,9 @@ export async function editTurn(thread: string, turn: Turn, text: string): Promis
   return true;
 }
 
-export async function retry(thread: string, turn: string): Promise<boolean> {
-  const run = await attempt(http.retry(thread, turn));
+/** Asks a turn again: from before it in its session, or in a fresh session. */
+export async function retry(thread: string, turn: string, fresh = false): Promise<boolean> {
+  const run = await attempt(http.retry(thread, turn, fresh));
   if (run) dispatchOwn({ type: "run_changed", run });
   return run !== null;
 }
@@ -104,6 +105,15 @@ export async function truncate(thread: string, turn: Turn): Promise<boolean> {
   notify(`${plural(done.archived, "turn")} archived.`);
   void refreshView();
   return true;
+}
+
+/** Brings in the turns that were made outside Clew, in the agent's own CLI. */
+export async function bringIn(thread: string): Promise<void> {
+  const done = await attempt(http.sync(thread));
+  await refreshView();
+  if (!done) return;
+  const compacted = done.compacted ? "A session was compacted outside Clew: it holds the earlier turns only as a summary." : "";
+  notify(`${plural(done.turns.length, "turn")} came in.`, compacted);
 }
 
 /** Starts a new thread with everything up to that turn; the old thread does not change. */

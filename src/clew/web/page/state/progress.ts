@@ -47,6 +47,7 @@ export interface Progress {
   waitingFor: string | null;
   resumed: boolean | null;
   reason: string | null;
+  rewoundTo: number | null; // the number of the turn to which the session was rewound
   fellBack: string | null;
   startedAt: string | null;
   ended: boolean;
@@ -59,6 +60,7 @@ export const NO_PROGRESS: Progress = {
   waitingFor: null,
   resumed: null,
   reason: null,
+  rewoundTo: null,
   fellBack: null,
   startedAt: null,
   ended: false,
@@ -88,6 +90,7 @@ function applyEvent(progress: Progress, { kind, body, at }: RunEvent): Progress 
         waitingFor: null,
         resumed: body.resumed === true,
         reason: body.reason == null ? null : asText(body.reason),
+        rewoundTo: typeof body.rewound_to === "number" ? body.rewound_to : null,
         startedAt: progress.startedAt ?? at,
         parts: Number(body.omitted_turns) > 0 ? [omittedTurns(Number(body.omitted_turns))] : [],
         todos: [],

@@ -14,6 +14,7 @@ const view = (turns: Turn[], fields: Partial<View> = {}): View => ({
   more: false,
   runs: [],
   questions: [],
+  outside_turns: 0,
   version: 1,
   ...fields,
 });
@@ -61,7 +62,7 @@ test("withdrawn pieces are removed, complete messages stay", () => {
 test("a second attempt starts empty and says why", () => {
   const state = after(
     received(
-      event(1, "attempt_started", { number: 1, resumed: true, reason: null }),
+      event(1, "attempt_started", { number: 1, resumed: true, reason: "history_changed", rewound_to: 4 }),
       piece(2, "lost"),
       event(3, "fell_back", { reason: "rejected" }),
       event(4, "attempt_started", { number: 2, resumed: false, reason: "rejected" }),
@@ -71,6 +72,7 @@ test("a second attempt starts empty and says why", () => {
   assert.equal(words(state), "found");
   assert.equal(state.progress.r?.fellBack, "rejected");
   assert.equal(state.progress.r?.resumed, false);
+  assert.equal(state.progress.r?.rewoundTo, null);
 });
 
 test("a tool's result is matched to its call", () => {
@@ -133,12 +135,37 @@ test("a view that is older than the current one is ignored", () => {
 
 test("earlier pages stay when the newest page is loaded again", () => {
   const state = after(
-    { type: "view_loaded", view: view([turn(101), turn(102)], { more: true }) },
+    { type: "view_loaded", view: view([turn(101), turn(102)], { more: true, thread: thread("t", { turns: 4 }) }) },
     { type: "earlier_loaded", thread: "t", view: view([turn(1), turn(2)], { more: false }) },
-    { type: "view_loaded", view: view([turn(102), turn(103)], { more: true, version: 2 }) },
+    { type: "view_loaded", view: view([turn(102), turn(103)], { more: true, thread: thread("t", { turns: 5 }), version: 2 }) },
   );
   assert.deepEqual(ids(state), ["turn-1", "turn-2", "turn-101", "turn-102", "turn-103"]);
   assert.equal(state.conversation?.more, false);
+});
+
+test("a turn knows its number, whatever pages are loaded and whatever was archived", () => {
+  const state = after(
+    { type: "view_loaded", view: view([turn(8), turn(9)], { more: true, thread: thread("t", { turns: 6 }) }) },
+    { type: "earlier_loaded", thread: "t", view: view([turn(5), turn(6)], { more: true }) },
+  );
+  assert.deepEqual([state.conversation?.turnsBefore, ids(state).length], [2, 4]);
+});
+
+test("earlier pages are loaded again when turns came in between them, and no turn is shown twice", () => {
+  const moved = (position: number): Turn => ({ ...turn(position - 2), position }); // two turns came in before it
+  const state = after(
+    { type: "view_loaded", view: view([turn(5), turn(6)], { more: true, thread: thread("t", { turns: 6 }) }) },
+    { type: "earlier_loaded", thread: "t", view: view([turn(1), turn(2), turn(3), turn(4)], { more: false }) },
+    { type: "view_loaded", view: view([moved(7), moved(8)], { more: true, thread: thread("t", { turns: 8 }), version: 2 }) },
+  );
+  assert.deepEqual(ids(state), ["turn-5", "turn-6"]);
+  assert.deepEqual([state.conversation?.more, state.conversation?.turnsBefore], [true, 6]);
+});
+
+test("a view says how many turns were made outside Clew", () => {
+  const loaded: Update = { type: "view_loaded", view: view([turn(1)], { outside_turns: 3 }) };
+  assert.equal(after(loaded).conversation?.outsideTurns, 3);
+  assert.equal(after(loaded, { type: "view_loaded", view: view([turn(1)]) }).conversation?.outsideTurns, 0);
 });
 
 test("turns that another client archived are gone with the next view", () => {

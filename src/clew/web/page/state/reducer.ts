@@ -7,9 +7,11 @@ import { applyEvents, NO_PROGRESS, type Progress } from "./progress.ts";
 export interface ConversationState {
   thread: Thread;
   turns: readonly Turn[]; // the oldest first; the newest page is always loaded
+  turnsBefore: number; // how many turns are before the first of these
   more: boolean; // there are earlier turns to load
   runs: readonly Run[]; // the active ones in their order, and the newest if it ended without an answer
   questions: readonly Question[];
+  outsideTurns: number; // were made outside Clew, and can be brought in
   version: number;
 }
 
@@ -117,8 +119,12 @@ function withView(state: DaemonState, view: View): DaemonState {
   if (view.thread.id !== state.open) return state;
   if (now && now.version > view.version) return state; // a newer view was loaded in the meantime
   const first = view.turns[0]?.position ?? Number.NEGATIVE_INFINITY;
-  // A view is the newest page of the thread. Earlier pages that were loaded stay.
-  const kept = now && view.more ? now.turns.filter((turn) => turn.position < first) : [];
+  const shown = new Set(view.turns.map((turn) => turn.id));
+  // A view is the newest page of the thread. Earlier pages that were loaded stay, unless turns came in between them: then
+  // there are more turns than before, and the pages are loaded again.
+  const earlier = now && view.more ? now.turns.filter((turn) => turn.position < first && !shown.has(turn.id)) : [];
+  const before = view.thread.turns - view.turns.length - earlier.length;
+  const kept = before === now?.turnsBefore ? earlier : [];
   return {
     ...state,
     missing: false,
@@ -126,9 +132,11 @@ function withView(state: DaemonState, view: View): DaemonState {
     conversation: {
       thread: view.thread,
       turns: [...kept, ...view.turns],
+      turnsBefore: view.thread.turns - view.turns.length - kept.length,
       more: kept.length > 0 && now ? now.more : view.more,
       runs: view.runs,
       questions: view.questions,
+      outsideTurns: view.outside_turns,
       version: view.version,
     },
     progress: neededProgress(state.progress, view, kept),
@@ -147,7 +155,7 @@ function withEarlier(state: DaemonState, thread: string, view: View): DaemonStat
   return updateConversation(state, thread, (now) => {
     const first = now.turns[0]?.position ?? Number.POSITIVE_INFINITY;
     const older = view.turns.filter((turn) => turn.position < first);
-    return { ...now, turns: [...older, ...now.turns], more: view.more };
+    return { ...now, turns: [...older, ...now.turns], turnsBefore: now.turnsBefore - older.length, more: view.more };
   });
 }
 

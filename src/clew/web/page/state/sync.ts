@@ -40,6 +40,8 @@ const socket = new LiveSocket({
 export async function start(): Promise<void> {
   window.addEventListener("hashchange", openRoute);
   document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && socket.check());
+  // Somebody who comes back from a terminal may have used the agent's own CLI there, of which the daemon says nothing.
+  window.addEventListener("focus", () => void refreshView());
   openRoute();
   try {
     await refreshList();

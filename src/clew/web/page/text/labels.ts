@@ -2,7 +2,7 @@
 
 import type { Agent, JobStatus, Permissions, RunStatus, Scope, Visibility } from "../daemon/wire.ts";
 
-/** Why a turn started fresh, after "fresh: ". The reasons are those of docs/decision.md. */
+/** Why a turn started fresh, after "fresh: ", or rewound its session. The reasons are those of docs/decision.md. */
 const REASONS: Record<string, string> = {
   disabled: "resume is switched off",
   unsupported: "this agent cannot resume",
@@ -26,6 +26,14 @@ const REASONS: Record<string, string> = {
 
 export const reasonText = (reason: string | null): string =>
   reason ? (REASONS[reason] ?? reason.replaceAll("_", " ")) : "new session";
+
+/** `rewoundTo` is the number of a turn. A session that was not rewound and has a reason continued in a copy. */
+export const resumedText = (reason: string | null, rewoundTo: number | null): string =>
+  rewoundTo !== null
+    ? `resumed, rewound to turn ${rewoundTo}: ${reasonText(reason)}`
+    : reason
+      ? `resumed in a copy: ${reasonText(reason)}`
+      : "resumed";
 
 export const RUN_STATUS_LABELS: Record<RunStatus, string> = {
   queued: "queued",
