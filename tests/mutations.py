@@ -1,4 +1,5 @@
-"""Breaks each guard of the decision and each row of the outcome table, one at a time: some test must fail for each.
+"""Breaks each guard of the decision, each condition of a rewind, each state of a session and each row of the outcome
+table, one at a time: some test must fail for each.
 
     make mutations                        all of them
     make mutations ONLY=falls_back        those whose name has this in it
@@ -27,8 +28,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "src" / "clew" / "core"
-TESTS = [str(ROOT / "tests" / "core" / f"test_{name}.py") for name in ("decision", "outcome", "pins")]
-DECISION, OUTCOME, PINS = "decision", "outcome", "pins"
+TESTS = [str(ROOT / "tests" / "core" / f"test_{name}.py") for name in ("decision", "outcome", "pins", "session")]
+DECISION, OUTCOME, PINS, SESSION = "decision", "outcome", "pins", "session"
 # Not run against mutants: it compares the guards with a fixed list, so it notices every swap. Another test must notice
 # the effect.
 LIST = "tests/core/test_decision.py::test_the_guards_are_in_the_designs_order"
@@ -39,18 +40,36 @@ FAILED = (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.INTERRUPTED, -signal.SIG
 # The functions in which every condition is broken, besides the two tables.
 FUNCTIONS = {
     DECISION: (
-        *("candidate", "decide", "fresh", "with_shorter_transcript", "_resume", "_missed", "_standing_note"),
+        *("candidate", "decide_after", "resumes", "fresh", "with_shorter_transcript", "_resume", "_standing_note"),
+        *("_source", "may_use_another", "rewind_of", "_ends_there", "_cut", "_work_done", "_worded"),
         *("_is_expired", "_is_worn_out", "_cannot_fork", "_is_unconfirmed"),
     ),
     OUTCOME: ("classify", "falls_back", "pin_after"),
-    PINS: ("is_valid", "has_diverged"),
+    PINS: (
+        *("is_valid", "standing_count", "_common_prefix", "_is_unchanged", "_part_stands", "missed"),
+        *("has_diverged", "is_unconfirmed_copy", "reconcile", "absorb", "ends_with", "_answer_after"),
+    ),
+    SESSION: (
+        *("compare", "_follows", "session_turns"),
+        *(f"SessionTurn.{name}" for name in ("usage", "model", "end_id", "is_complete", "began_at", "ended_at")),
+    ),
 }
+REASONS = ("REWINDABLE", "SKIPPED", "REPLACED_BY_OLDER")  # sets of reasons
 PIN_STATES = ("None", "PinState.GOOD", "PinState.RETIRED", "PinState.POISONED")
 FALLBACKS = ("None", "Reason.REJECTED", "Reason.POISONED", "Reason.OVERFLOW")
 
 # Breaks that no test can notice, because they change nothing, with the reason.
 EQUIVALENT: dict[str, str] = {
-    "_resume: one more in 0": "if no turn was missed, there is none to leave out",
+    "decide_after: part 2 left out in reason or Reason.NO_PIN": "without an objection the session is resumed",
+    "rewind_of: part 2 left out in turn.message_id or ''": "no end has an empty id",
+    "_resume: one more in 0 of omitted = section.omitted if section else 0": "no turn was missed, so none is left out",
+    "_work_done: part 2 left out in '\\n\\n'.join((part for part in (dropped, interrupted) if part)) or None": (
+        "an empty section is left out as well"
+    ),
+    "standing_count: never in if count == len(pin.absorbed):": "a faster way to the same answer",
+    "standing_count: one more in 1 of filled, last, count = (0, -1, 0)": "any number below the first place does",
+    "standing_count: the boundary moved in filled > last": "the turn at `last` is held, so `filled` is never there",
+    "standing_count: the boundary moved in place < last": "no session absorbs a turn twice",
 }
 
 
@@ -65,12 +84,24 @@ class Mutant:
 
 def mutants() -> Iterator[Mutant]:
     yield from _guards(_tree(DECISION))
+    for name in REASONS:
+        yield from _smaller(DECISION, _tree(DECISION), name)
     yield from _rows(_tree(OUTCOME))
     for module, names in FUNCTIONS.items():
         tree = _tree(module)
         for name in names:
-            [function] = [each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name]
-            yield from _changed_in(module, tree, function, name)
+            yield from _changed_in(module, tree, _function(tree, name), name)
+
+
+def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
+    """The function, or the method of a class (`Class.method`)."""
+    *classes, name = name.split(".")
+    body = tree.body
+    for each in classes:
+        [found] = [node for node in body if isinstance(node, ast.ClassDef) and node.name == each]
+        body = found.body
+    [function] = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == name]
+    return function
 
 
 def _tree(module: str) -> ast.Module:
@@ -124,10 +155,7 @@ def _rows(tree: ast.Module) -> Iterator[Mutant]:
             if other != fallback:
                 put = partial(_put, place=place, row=f"Consequence({pin}, {other})")
                 yield Mutant(OUTCOME, f"{name}: falls back for {other}", put)
-    for place, each in enumerate(_counted(tree)):
-        yield Mutant(
-            OUTCOME, f"COUNTED_AS_FAILURES: {ast.unparse(each)} is not counted", partial(_uncount, place=place)
-        )
+    yield from _smaller(OUTCOME, tree, "COUNTED_AS_FAILURES")
     yield from _changed_in(OUTCOME, tree, _value(tree, "FAILURES_BEFORE_RETIREMENT"), "FAILURES_BEFORE_RETIREMENT")
 
 
@@ -137,13 +165,21 @@ def _put(tree: ast.Module, place: int, row: str) -> None:
     table.values[place] = ast.parse(row, mode="eval").body
 
 
-def _counted(tree: ast.Module) -> list[ast.expr]:
-    [found] = [each for each in ast.walk(_value(tree, "COUNTED_AS_FAILURES")) if isinstance(each, ast.Set)]
+def _smaller(module: str, tree: ast.Module, name: str) -> Iterator[Mutant]:
+    """The set with that name, without one of its elements."""
+    for place, each in enumerate(_elements(tree, name)):
+        yield Mutant(module, f"{name}: {ast.unparse(each)} is left out", partial(_leave_out, name=name, place=place))
+
+
+def _elements(tree: ast.Module, name: str) -> list[ast.expr]:
+    [found] = [each for each in ast.walk(_value(tree, name)) if isinstance(each, ast.Set)]
     return found.elts
 
 
-def _uncount(tree: ast.Module, place: int) -> None:
-    _counted(tree).pop(place)
+def _leave_out(tree: ast.Module, name: str, place: int) -> None:
+    elements = _elements(tree, name)
+    nothing = ast.Starred(ast.Tuple([], ast.Load()), ast.Load())  # a set without elements has no other literal
+    elements[place : place + 1] = [nothing] if len(elements) == 1 else []
 
 
 def _consequence(tree: ast.Module, row: ast.expr) -> tuple[str, str]:
@@ -159,11 +195,24 @@ def _consequence(tree: ast.Module, row: ast.expr) -> tuple[str, str]:
 def _changed_in(module: str, tree: ast.Module, part: ast.AST, where: str) -> Iterator[Mutant]:
     """Every condition, comparison and number in this part of the tree, changed one at a time."""
     inside = {id(node) for node in ast.walk(part)}
+    around = _statements(part)
     for place, node in enumerate(ast.walk(tree)):
         if id(node) in inside:
             words = ast.unparse(node).partition("\n")[0]
+            if isinstance(node, ast.Constant) and id(node) in around:  # a number alone does not say which one it is
+                words = f"{words} of {around[id(node)]}"
             for what, change in _changes(node):
                 yield Mutant(module, f"{where}: {what} in {words}", partial(_change_at, place=place, change=change))
+
+
+def _statements(part: ast.AST) -> dict[int, str]:
+    """For each node, the first line of the innermost statement that it is in. `ast.walk` visits outer nodes first."""
+    found: dict[int, str] = {}
+    for each in ast.walk(part):
+        if isinstance(each, ast.stmt):
+            line = ast.unparse(each).partition("\n")[0]
+            found.update((id(node), line) for node in ast.walk(each))
+    return found
 
 
 def _change_at(tree: ast.Module, place: int, change: Callable[[ast.AST], None]) -> None:

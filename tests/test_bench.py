@@ -1,6 +1,7 @@
-"""The benches that need no real agent are run in their short form, so that a broken one is noticed.
+"""Most benches are run in their short form, so that a broken one is noticed.
 
-`jobs` takes too long even in its short form, and `startup` only measures commands that other tests run.
+`jobs`, `backlog`, `reviews`, `cost` and `overhead` take too long even in their short form, and `startup` only measures
+commands that other tests run.
 """
 
 from __future__ import annotations
@@ -17,8 +18,21 @@ pytestmark = pytest.mark.rest
 ROOT = Path(__file__).parent.parent
 
 
-@pytest.mark.parametrize("name", ["decision", "store", "sessions", "threads", "push", "delivery", "hooks"])
+@pytest.mark.parametrize(
+    "name", ["decision", "store", "sessions", "session_read", "threads", "push", "delivery", "hooks"]
+)
 def test_quick_bench_measures_something(name: str) -> None:
+    run_quick_bench(name)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", ["rewind", "model_switch"])
+def test_quick_bench_with_the_real_cli_shows_each_turn_once(name: str) -> None:
+    """A turn that is not shown, or shown twice, exceeds a limit of these benches."""
+    run_quick_bench(name)
+
+
+def run_quick_bench(name: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bench", "--quick", "--json", name],
         cwd=ROOT,

@@ -234,6 +234,7 @@ PASSED = {
     "test_model.py": 1,
     "test_faults.py": 1,
     "test_truth.py": 1,
+    "test_resumes.py": 1,
     "test_my_adapter.py": 21,
     "test_my_store.py": 30,
     "test_crash.py": 1,

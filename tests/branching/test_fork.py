@@ -28,7 +28,7 @@ from clew.testing.store_contract.samples import a_thread, a_turn
 from clew.testing.truth import TokenModel, expected, tokens
 from clew.wiring.engine import runtime_context
 from conftest import make_stage
-from transfer.machines import clew, continue_without_clew, two_machines
+from transfer.machines import clew, continue_without_clew, go_back_without_clew, two_machines
 
 
 class TestClaude:
@@ -239,9 +239,7 @@ class TestClaude:
             elif damage == "reject":
                 scripted.fault({"do": "reject", "on": "resume"})
             else:  # somebody rewound to the first answer in the plain CLI, and continued from there
-                first = (await old.turns())[1].message_id
-                line = {"type": "user", "uuid": "x", "parentUuid": first, "message": {"content": "f1z"}}
-                session.write_bytes(session.read_bytes() + json.dumps(line).encode() + b"\n")
+                go_back_without_clew(scripted, session.stem, voice.outside_prompt())
             reply = await true_turn(copy, voice)
             assert (reply.session_resumed, reply.reason) == (False, reason)
             scripted.fault()
@@ -272,7 +270,7 @@ class TestClaude:
 
 @pytest.mark.real
 class TestCodex:
-    async def test_it_is_copied_whole_or_not_at_all(self, tmp_path: Path, api: ModelApi) -> None:
+    async def test_it_is_copied_up_to_where_it_was_forked(self, tmp_path: Path, api: ModelApi) -> None:
         voice = TokenModel(api)
         with make_stage("scripted", tmp_path, api, codex=True) as stage:
             async with stage.open(agent="codex") as client:
@@ -284,22 +282,39 @@ class TestCodex:
                 unused, _ = await forked(client, "end", "unused")
                 late, _ = await forked(client, new="late")
                 early, _ = await forked(client, new="early", at_round=1)
-                assert "cannot copy" in (await early.preview()).words
+                assert "copy" in (await early.preview()).words
                 reply = await true_turn(early, voice)
-                assert (reply.session_resumed, reply.reason) == (False, "cannot_fork")
+                assert (reply.session_resumed, reply.reason) == (True, None), "up to the first answer"
+                assert session.read_bytes() == content
                 first = await true_turn(end, voice)
                 assert first.session_resumed and first.session_id != session.stem[-36:]
-                assert stage.launches[-1].argv[:2] == ("exec", "fork")
+                assert stage.launches[-1].resumes == first.session_id, "the copy was made before the turn"
                 assert (await true_turn(unused, voice)).session_resumed, "a fork of a fork"
                 assert session.read_bytes() == content, "not a byte of the original was written"
                 child, _ = await forked(client, "end", "child")
                 assert (await true_turn(child, voice)).session_resumed
                 assert (await true_turn(old, voice)).session_id == session.stem[-36:]
-                reply = await true_turn(late, voice)
-                assert (reply.session_resumed, reply.reason) == (False, "cannot_fork"), "it has continued since"
-                for thread in (end, child, early, old):
+                assert (await true_turn(late, voice)).session_resumed, "although the original has continued since"
+                for thread in (end, child, early, late, old):
                     assert (await true_turn(thread, voice)).session_resumed
         assert not api.refused_hosts
+
+    async def test_without_a_copy_the_turn_is_fresh(self, tmp_path: Path, api: ModelApi) -> None:
+        voice = TokenModel(api)
+        with make_stage("scripted", tmp_path, api, codex=True) as stage:
+            async with stage.open(agent="codex") as client:
+                await rounds(await client.thread("t", cwd=stage.work), voice, 2)
+                copy, _ = await forked(client, new="copy")
+                assert stage.codex is not None
+                head, _, rest = stage.codex.read_text().partition("\n")
+                refusal = '[ "$1" = app-server ] && echo no server today >&2 && exit 3'
+                stage.codex.write_text(f"{head}\n{refusal}\n{rest}")
+                reply = await true_turn(copy, voice)
+                assert (reply.session_resumed, reply.reason, reply.fallback) == (False, "rejected", True)
+                refused, _ = await client.attempts(reply.run)
+                assert (refused.outcome, refused.exit_status, refused.stderr_tail) == ("rejected", 3, "no server today")
+                assert (await true_turn(copy, voice)).session_id == reply.session_id
+            assert not stage.processes()
 
     async def test_each_agent_continues_from_what_it_may_see(self, tmp_path: Path, api: ModelApi) -> None:
         voice = TokenModel(api)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from clew.core import prompts
@@ -19,18 +20,35 @@ from clew.core.decision import (
     DecisionCase,
     DecisionRequest,
     Fresh,
+    ModelSwitch,
     Policy,
     Reason,
     Resume,
     candidate,
     decide,
     fresh,
+    objection,
+    resumes,
     with_shorter_transcript,
 )
 from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
-from clew.core.pins import Absorbed, Mark, Observed, Pending, Pin, PinState, Runtime, is_valid, reconcile
+from clew.core.pins import (
+    UNKNOWN_STANDING,
+    Absorbed,
+    Mark,
+    Observed,
+    PartlyAbsorbed,
+    Pending,
+    Pin,
+    PinState,
+    Runtime,
+    SessionEnd,
+    is_valid,
+    reconcile,
+)
 from clew.core.record import replace
+from clew.core.session import SessionEntry, SessionState, SessionTurn
 
 RUNTIME = Runtime("claude", "/usr/bin/claude", "Claude Code", True, "/home/me/.claude")
 NOW = 1_000_000.0
@@ -79,15 +97,17 @@ def ask(
     observed: Observed | None = None,
     policy: Policy | None = None,
     now: float = NOW,
+    **more: Any,
 ) -> Decision:
     case = DecisionCase(
         request or make_request(),
         history,
         (make_pin(),) if pins is None else pins,
         abilities or Abilities(resume=True, choose_id=True),
-        observed or Observed(exists=True, mark=Mark(100, "e1")),
+        observed or Observed(state=SessionState.SAME, mark=Mark(100, "e1")),
         policy or Policy(),
         now,
+        **more,
     )
     return decide(case)
 
@@ -116,6 +136,8 @@ def edited(world: World) -> World:
     return {**world, "history": (replace(world["history"][0], text="edited"), *world["history"][1:])}
 
 
+OUTSIDE_TURN = SessionTurn(SessionEntry("e9", Role.USER, "outside", is_prompt=True), ())
+
 VIOLATIONS: dict[Reason, Callable[[World], World]] = {
     Reason.DISABLED: of_policy(enable_resume=False),
     Reason.UNSUPPORTED: lambda world: {**world, "abilities": Abilities(resume=False, choose_id=True)},
@@ -128,9 +150,9 @@ VIOLATIONS: dict[Reason, Callable[[World], World]] = {
     Reason.RUNTIME_CHANGED: of_request(runtime=replace(RUNTIME, binary="/opt/openclaude")),
     Reason.EXPIRED: of_policy(max_age_s=99.0),
     Reason.WORN_OUT: of_policy(max_resumes=3),
-    Reason.SESSION_MISSING: of_observed(exists=False),
-    Reason.SESSION_DIVERGED: of_observed(mark=Mark(101, "e2"), continued_outside=True),
-    Reason.SESSION_DAMAGED: of_observed(damaged=True),
+    Reason.SESSION_MISSING: of_observed(state=SessionState.GONE),
+    Reason.SESSION_DIVERGED: of_observed(outside=(OUTSIDE_TURN,)),
+    Reason.SESSION_DAMAGED: of_observed(state=SessionState.DAMAGED),
     Reason.CANNOT_FORK: of_pin(borrowed_at="e1"),
     Reason.UNCONFIRMED: of_pin(pending=Pending("uuid", (Absorbed.of(user("u9")),), None)),
 }
@@ -142,7 +164,7 @@ def world() -> World:
         "history": HISTORY,
         "pins": (make_pin(),),
         "abilities": Abilities(resume=True, choose_id=True),
-        "observed": Observed(exists=True, mark=Mark(100, "e1")),
+        "observed": Observed(state=SessionState.SAME, mark=Mark(100, "e1")),
         "policy": Policy(),
     }
 
@@ -151,6 +173,7 @@ def test_a_straight_conversation_is_resumed_with_the_new_prompt_alone() -> None:
     decision = ask()
     assert isinstance(decision, Resume)
     assert (decision.session_id, decision.prompt, decision.reason) == ("s1", "and now?", None)
+    assert (decision.copies, decision.rewind) == (False, None)
     assert decision.shown == (Absorbed.of(make_request().prompt),)
 
 
@@ -216,20 +239,14 @@ class TestBoundaries:
     def test_a_session_is_worn_out_at_its_count(self, max_resumes: int | None, resumed: bool) -> None:
         assert isinstance(ask(policy=Policy(max_resumes=max_resumes)), Resume) is resumed
 
-    @pytest.mark.parametrize(
-        ("mark", "resumed"),
-        [
-            (Mark(100, "e1"), True),
-            (Mark(200, "e1"), True),  # only bookkeeping was added
-            (Mark(100, "e2"), True),
-            (Mark(200, "e2"), False),
-            (None, True),
-        ],
-    )
-    def test_a_session_has_diverged_when_both_size_and_last_entry_differ(
-        self, mark: Mark | None, resumed: bool
-    ) -> None:
-        assert isinstance(ask(observed=Observed(exists=True, mark=mark)), Resume) is resumed
+    @pytest.mark.parametrize("state", [SessionState.SAME, SessionState.GREW, SessionState.COMPACTED])
+    def test_a_session_that_grew_is_resumed_once_its_turns_have_come_in(self, state: SessionState) -> None:
+        assert isinstance(ask(observed=Observed(state)), Resume)
+        left_out = ask(observed=Observed(state, outside=(OUTSIDE_TURN,)))
+        assert left_out.reason is Reason.SESSION_DIVERGED
+
+    def test_a_session_that_branched_off_is_not_resumed(self) -> None:
+        assert ask(observed=Observed(SessionState.BRANCHED)).reason is Reason.SESSION_DIVERGED
 
     def test_an_agent_whose_file_cannot_be_read_is_still_resumed(self) -> None:
         assert isinstance(ask(observed=Observed()), Resume)
@@ -266,14 +283,18 @@ class TestBorrowed:
         self, abilities: Abilities, borrowed_at: str, beyond: bool | None, resumed: bool
     ) -> None:
         pin = make_pin(borrowed_at=borrowed_at, mark=None)
-        decision = ask(pins=(pin,), abilities=abilities, observed=Observed(exists=True, continues_past_fork=beyond))
+        decision = ask(
+            pins=(pin,), abilities=abilities, observed=Observed(state=SessionState.SAME, continues_past_fork=beyond)
+        )
         assert isinstance(decision, Resume) is resumed
         assert resumed or decision.reason is Reason.CANNOT_FORK
 
     def test_its_owner_may_continue_it(self) -> None:
         pin = make_pin(borrowed_at="e1", mark=None)
-        seen = Observed(exists=True, mark=Mark(900, "e9"), continues_past_fork=True)
-        assert isinstance(ask(pins=(pin,), abilities=self.CAN_REWIND, observed=seen), Resume)
+        seen = Observed(state=SessionState.SAME, mark=Mark(900, "e9"), continues_past_fork=True)
+        decision = ask(pins=(pin,), abilities=self.CAN_REWIND, observed=seen)
+        assert isinstance(decision, Resume)
+        assert (decision.copies, decision.rewind) == (True, None), "in a copy, which is not rewound by the decision"
 
     def test_later_turns_of_the_thread_are_sent_as_catch_up(self) -> None:
         pin = make_pin(HISTORY[:2], borrowed_at="e1", mark=None)
@@ -382,7 +403,7 @@ class TestPartialAnswers:
     def pin_with_a_part(self) -> Pin:
         """Its last run was interrupted; the session's file has "one two"."""
         cut_off = make_pin(self.HISTORY[:2], pending=Pending("uuid", (Absorbed.of(self.HISTORY[2]),), None))
-        observed = Observed(exists=True, mark=Mark(100, "e1"), holds_pending=True, answer_text="one two")
+        observed = Observed(state=SessionState.SAME, mark=Mark(100, "e1"), holds_pending=True, answer_text="one two")
         pin = reconcile(cut_off, observed, self.HISTORY)
         assert pin.partly_absorbed is not None
         return pin
@@ -415,6 +436,23 @@ class TestPartialAnswers:
     def test_removing_an_answer_invalidates_the_pin_that_has_a_part_of_it(self) -> None:
         pin = self.pin_with_a_part()
         assert ask(history=self.HISTORY[:3], pins=(pin,)).reason is Reason.HISTORY_CHANGED
+
+
+class TestWorkDone:
+    """What a host knows about the work of an interrupted agent."""
+
+    @pytest.mark.parametrize(
+        ("held", "is_sent"),
+        [(HISTORY[:2], True), (HISTORY[:3], False), (HISTORY, False)],
+        ids=["lacks the prompt", "lacks the answer alone", "lacks nothing"],
+    )
+    def test_a_session_is_told_about_work_only_if_it_lacks_the_prompt_of_it(self, held: History, is_sent: bool) -> None:
+        decision = ask(request=make_request(work_done="a file was written"), pins=(make_pin(held),))
+        assert isinstance(decision, Resume)
+        assert ("a file was written" in decision.prompt) is is_sent
+
+    def test_a_fresh_session_is_always_told(self) -> None:
+        assert "a file was written" in ask(request=make_request(work_done="a file was written"), pins=()).prompt
 
 
 class TestShared:
@@ -531,81 +569,150 @@ class TestCutTranscripts:
 # The laws, for random requests.
 
 MARKS = st.none() | st.builds(Mark, st.integers(0, 3), st.sampled_from(["e1", "e2", None]))
-AGENTS = st.sampled_from(["claude", "codex"])
+AGENTS = st.sampled_from(["claude", "claude", "codex"])
 MODELS = st.sampled_from(["", "m1", "m2"])
+
+
+def rarely(draw: st.DrawFn) -> bool:
+    return draw(st.integers(0, 11)) == 5
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Turns whose texts contain unique tokens, between random characters."""
-    count = draw(st.integers(0, 8))
+    """Turns whose texts contain unique tokens, between random characters. Some were made outside Clew."""
+    count = 0 if rarely(draw) else draw(st.integers(2, 8))
     junk = st.text(max_size=20).map(lambda text: text.replace("token", "").replace("<question-form", ""))
     return tuple(
         Turn(
             TurnId(f"t{n}"),
-            draw(st.sampled_from(Role)),
+            list(Role)[(n + rarely(draw)) % 2],
             f"{draw(junk)}token{n};{draw(junk)}",
             draw(AGENTS),
             draw(MODELS),
-            partial=draw(st.booleans()),
+            partial=rarely(draw),
+            message_id=None if rarely(draw) else f"m{n}",
+            outside=draw(st.sampled_from([False, False, False, True])),
         )
         for n in range(count)
     )
 
 
 @st.composite
+def pins_of(draw: st.DrawFn, seen: History, agent: str, number: int) -> Pin:
+    """A pin that holds the beginning of what its agent sees. Some of it may have changed since, or be in the order in
+    which outside turns came in."""
+    held = list(seen[: draw(st.integers(1, 8))] if not rarely(draw) else ())
+    if draw(st.booleans()):
+        held = [turn for turn in held if not turn.outside] + [turn for turn in held if turn.outside]
+    absorbed = [Absorbed.of(turn) for turn in held]
+    if absorbed and draw(st.integers(0, 2)) == 0:
+        place = draw(st.integers(0, len(absorbed) - 1).map(lambda place: len(absorbed) - 1 - place))
+        absorbed[place] = replace(absorbed[place], digest=draw(st.sampled_from([None, "stale", "stale"])))
+    return make_pin(
+        id=PinId(f"p{number}"),
+        session_id=SessionId(f"s{number}"),
+        agent="codex" if rarely(draw) else agent,
+        model="m2" if rarely(draw) else "m1",
+        state=draw(st.sampled_from(PinState)) if rarely(draw) else PinState.GOOD,
+        absorbed=tuple(absorbed),
+        pending=Pending("uuid", (Absorbed(TurnId("t0"), "x"),), None) if rarely(draw) else None,
+        standing=draw(st.sampled_from([None, text_digest("be brief"), "old"])),
+        mark=draw(MARKS),
+        resume_count=draw(st.integers(0, 3)),
+        used_at=draw(st.floats(NOW - 10, NOW + 10)),
+    )
+
+
+@st.composite
+def observations(draw: st.DrawFn, seen: History) -> Observed:
+    asked = list(accumulate(turn.role is Role.USER for turn in seen))
+    return Observed(
+        draw(st.sampled_from([None, *SessionState])) if rarely(draw) else SessionState.SAME,
+        mark=draw(MARKS),
+        ends=tuple(
+            SessionEnd(f"end-{turn.id}", frozenset({turn.message_id or "?"}), prompts=count + rarely(draw))
+            for turn, count in zip(seen, asked, strict=True)
+            if not rarely(draw)
+        ),
+    )
+
+
+@st.composite
 def cases(draw: st.DrawFn) -> dict[str, Any]:
-    history = draw(histories())
-    agent = draw(AGENTS)
+    """Each guard objects rarely, so that many cases are resumed or rewound."""
+    history, agent = draw(histories()), draw(AGENTS)
     policy = Policy(
-        enable_resume=draw(st.sampled_from([True, True, True, False])),
-        max_age_s=draw(st.none() | st.floats(0, 10)),
-        max_resumes=draw(st.none() | st.integers(0, 3)),
-        visibility=draw(st.sampled_from(Visibility)),
+        enable_resume=not rarely(draw),
+        rewind=not rarely(draw),
+        model_switch=draw(st.sampled_from(ModelSwitch)),
+        max_age_s=draw(st.floats(0, 10)) if rarely(draw) else None,
+        max_resumes=draw(st.integers(0, 3)) if rarely(draw) else None,
+        visibility=draw(st.sampled_from([Visibility.SHARED, Visibility.SHARED, Visibility.OWN])),
         limit_chars=draw(st.sampled_from([0, 100, 400, 100_000, 100_000])),
     )
     seen = visible(history, agent, policy.visibility)
-
-    def pin(number: int) -> Pin:
-        held = draw(st.sampled_from([seen, history]))[: draw(st.integers(0, 8))]
-        absorbed = tuple(Absorbed.of(turn) for turn in held)
-        if absorbed and draw(st.integers(0, 4)) == 0:
-            absorbed = (replace(absorbed[0], digest=draw(st.sampled_from([None, "stale"]))), *absorbed[1:])
-        pending = draw(st.none() | st.none() | st.just(Pending("uuid", (Absorbed(TurnId("t0"), "x"),), None)))
-        return make_pin(
-            id=PinId(f"p{number}"),
-            agent=draw(st.sampled_from([agent, agent, "codex"])),
-            model=draw(st.sampled_from(["m1", "m1", "m2"])),
-            state=draw(st.sampled_from([PinState.GOOD, PinState.GOOD, *PinState])),
-            absorbed=absorbed,
-            pending=pending,
-            standing=draw(st.sampled_from([None, text_digest("be brief"), "old"])),
-            mark=draw(MARKS),
-            resume_count=draw(st.integers(0, 3)),
-            used_at=draw(st.floats(NOW - 10, NOW + 10)),
-        )
-
+    count = 0 if rarely(draw) else draw(st.integers(1, 3))
+    pins = tuple(draw(pins_of(history if rarely(draw) else seen, agent, n)) for n in range(count))
+    newest = candidate(pins, agent, "m1")
     return {
         "request": DecisionRequest(
             agent,
             "m1",
-            draw(st.sampled_from(["/project", "/project", "/other"])),
+            "/other" if rarely(draw) else "/project",
             RUNTIME,
             Turn(TurnId("new"), Role.USER, draw(st.text(max_size=20)) + "tokenNEW", agent),
             draw(st.sampled_from([None, "", "be brief"])),
-            draw(st.sampled_from([False, False, False, True])),
+            rarely(draw),
         ),
         "history": history,
-        "pins": tuple(pin(n) for n in range(draw(st.integers(0, 3)))),
-        "abilities": Abilities(resume=draw(st.sampled_from([True, True, False])), choose_id=draw(st.booleans())),
-        "observed": Observed(
-            exists=draw(st.sampled_from([True, True, None, False])),
-            mark=draw(MARKS),
-            continued_outside=draw(st.sampled_from([False, False, True])),
+        "pins": pins,
+        "abilities": Abilities(
+            resume=not rarely(draw), choose_id=draw(st.booleans()), fork=not rarely(draw), rewind=not rarely(draw)
         ),
+        "observed": draw(observations(seen)),
         "policy": policy,
         "now": NOW,
+        "others": tuple(
+            (pin, draw(observations(seen)))
+            for pin in reversed(pins)
+            if pin is not newest and pin.agent == agent and (newest is None or pin.model == "m1")
+        ),
     }
+
+
+def stands(held: tuple[Absorbed, ...], seen: History) -> bool:
+    """Law 3, in other words than the code's: each turn is there and unchanged, Clew's own turns are in order, and the
+    session lacks nothing before the last of them."""
+    places = {turn.id: place for place, turn in enumerate(seen)}
+    if any(known.turn_id not in places for known in held):
+        return False
+    turns = [seen[places[known.turn_id]] for known in held]
+    own = [places[turn.id] for turn in turns if not turn.outside]
+    unchanged = all(known.digest in (None, Absorbed.of(turn).digest) for known, turn in zip(held, turns, strict=True))
+    return (
+        unchanged
+        and own == sorted(own)
+        and {turn.id for turn in seen[: own[-1] if own else 0]} <= {turn.id for turn in turns}
+    )
+
+
+def kind_of(decision: Decision) -> str:
+    if isinstance(decision, Fresh):
+        return "fresh"
+    return "rewound" if decision.rewind is not None else "copied" if decision.copies else "resumed"
+
+
+@pytest.mark.hypothesis  # it takes as long as the tests that it is about
+def test_the_random_cases_have_every_kind_of_decision() -> None:
+    found: Counter[str] = Counter()
+
+    @settings(max_examples=400, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+    @given(cases())
+    def look(case: dict[str, Any]) -> None:
+        found[kind_of(ask(**case))] += 1
+
+    look()
+    assert min(found[kind] for kind in ("fresh", "resumed", "rewound", "copied")) >= 3, found
 
 
 @settings(max_examples=400, deadline=None)
@@ -617,13 +724,22 @@ def test_the_prompt_always_has_exactly_what_the_session_does_not_know(case: dict
     whole = case["policy"].limit_chars == 100_000
     if isinstance(decision, Resume):
         held = decision.pin.absorbed
-        assert decision.pin in case["pins"]
-        assert (decision.pin.agent, decision.pin.model) == (request.agent, request.model)
-        assert [known.turn_id for known in held] == [turn.id for turn in seen[: len(held)]]
-        assert all(known.digest in (None, Absorbed.of(turn).digest) for known, turn in zip(held, seen, strict=False))
-        missed = seen[len(held) :]
+        [known] = [pin for pin in case["pins"] if pin.id == decision.pin.id]
+        assert known == decision.pin or decision.rewind is not None
+        if decision.rewind is not None:
+            assert decision.copies and case["abilities"].rewind and case["policy"].rewind
+            assert known.absorbed[: len(held)] == held, "a rewound session holds the beginning of what it held"
+            assert held[-1].turn_id == decision.rewind.turn_id
+            assert case["history"][decision.rewind.number - 1].id == decision.rewind.turn_id
+        assert decision.pin.agent == request.agent
+        assert decision.pin.model == request.model or (decision.copies and decision.reason is Reason.NO_PIN)
+        assert held and stands(held, seen)
+        ids = {each.turn_id for each in held}
+        missed = tuple(turn for turn in seen if turn.id not in ids)
         assert not any(
-            turn.text[turn.text.index("token") :].split(";")[0] + ";" in decision.prompt for turn in seen[: len(held)]
+            turn.text[turn.text.index("token") :].split(";")[0] + ";" in decision.prompt
+            for turn in seen
+            if turn.id in ids
         )
     else:
         assert isinstance(decision.reason, Reason)
@@ -640,10 +756,25 @@ def test_the_prompt_always_has_exactly_what_the_session_does_not_know(case: dict
     assert [known.turn_id for known in decision.shown] == [*(turn.id for turn in missed), request.prompt.id]
 
 
+@settings(max_examples=400, deadline=None)
+@given(cases())
+def test_a_session_that_stands_is_never_given_up_for_its_history(case: dict[str, Any]) -> None:
+    whole = DecisionCase(**case)
+    if objection(whole) is Reason.HISTORY_CHANGED:
+        assert not stands(whole.pin.absorbed, whole.seen)
+
+
 @settings(max_examples=100, deadline=None)
 @given(cases())
 def test_the_decision_is_deterministic(case: dict[str, Any]) -> None:
     assert ask(**case) == ask(**case)
+
+
+@settings(max_examples=100, deadline=None)
+@given(cases())
+def test_the_session_that_would_be_resumed_is_known_without_a_prompt(case: dict[str, Any]) -> None:
+    decision, whole = ask(**case), DecisionCase(**case)
+    assert resumes(whole, objection(whole)) == (decision.session_id if isinstance(decision, Resume) else None)
 
 
 class TestFullText:
@@ -670,3 +801,261 @@ class TestFullText:
         assert decision.prompt == "and now?"
         estimate = prompts.fresh_chars(None, HISTORY, full or "and now?", Policy().limit_chars)
         assert decision.transcript_chars == estimate
+
+
+CAN_REWIND = Abilities(resume=True, choose_id=True, fork=True, rewind=True)
+CAN_COPY = Abilities(resume=True, choose_id=True, fork=True)
+LONG: History = tuple(
+    user(f"u{n // 2}") if n % 2 == 0 else said(f"a{n // 2}", message_id=f"m{n // 2}") for n in range(2, 10)
+)
+ENDS = tuple(SessionEnd(f"end-{n}", frozenset({f"m{n}", f"end-{n}"}), prompts=n) for n in range(1, 5))
+AS_LEFT = Observed(SessionState.SAME, mark=Mark(100, "e1"), ends=ENDS)
+
+
+def changed(name: str) -> History:
+    return tuple(replace(turn, text="edited") if turn.id == name else turn for turn in LONG)
+
+
+class TestRewind:
+    """A session of which only the beginning stands continues in a copy that ends there."""
+
+    def rewound(self, history: History, **more: Any) -> Decision:
+        given = {"pins": (make_pin(LONG),), "abilities": CAN_REWIND, "observed": AS_LEFT, **more}
+        return ask(history=history, **given)
+
+    @pytest.mark.parametrize(
+        ("edited_turn", "number"), [("u2", 2), ("a2", 2), ("u3", 4), ("a3", 4), ("u4", 6), ("a4", 6)]
+    )
+    def test_an_edit_rewinds_to_the_last_answer_before_it(self, edited_turn: str, number: int) -> None:
+        decision = self.rewound(changed(edited_turn))
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert (decision.reason, decision.copies) == (Reason.HISTORY_CHANGED, True)
+        assert (decision.rewind.number, decision.rewind.turn_id) == (number, LONG[number - 1].id)
+        assert decision.rewind.end_id == f"end-{number // 2}"
+        assert len(decision.pin.absorbed) == number
+        assert [known.turn_id for known in decision.shown] == [turn.id for turn in LONG[number:]] + ["u3"]
+        assert decision.prompt.count("edited") == 1
+        assert all(turn.text not in decision.prompt for turn in LONG[:number])
+
+    @pytest.mark.parametrize("kept", [2, 3, 4, 5, 6, 7])
+    def test_a_truncation_rewinds_to_the_last_answer_that_is_left(self, kept: int) -> None:
+        decision = self.rewound(LONG[:kept])
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert decision.rewind.number == kept // 2 * 2
+
+    @pytest.mark.parametrize(
+        "history", [changed("u1"), changed("a1"), LONG[:1]], ids=["prompt", "answer", "answer removed"]
+    )
+    def test_without_a_whole_turn_before_the_change_it_starts_fresh(self, history: History) -> None:
+        decision = self.rewound(history)
+        assert isinstance(decision, Fresh) and decision.reason is Reason.HISTORY_CHANGED
+
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"policy": Policy(rewind=False)},
+            {"abilities": CAN_COPY},
+            {"observed": replace(AS_LEFT, ends=())},
+            {"observed": replace(AS_LEFT, state=SessionState.GONE)},
+            {"observed": replace(AS_LEFT, state=SessionState.BRANCHED)},
+            {"observed": replace(AS_LEFT, state=SessionState.DAMAGED)},
+            {"request": make_request(work_dir="/elsewhere")},
+            {"policy": Policy(max_age_s=1.0)},
+            {"pins": (make_pin(LONG, state=PinState.POISONED),)},
+        ],
+    )
+    def test_what_forbids_a_resume_forbids_a_rewind(self, more: dict[str, Any]) -> None:
+        decision = self.rewound(changed("u3"), **more)
+        assert isinstance(decision, Fresh)
+        assert decision.reason in (Reason.HISTORY_CHANGED, Reason.POISONED)
+
+    def test_a_request_for_a_fresh_session_is_not_answered_with_a_rewind(self) -> None:
+        assert self.rewound(changed("u3"), request=make_request(force_fresh=True)).reason is Reason.FORCED_FRESH
+
+    def test_it_never_ends_before_a_compaction(self) -> None:
+        """The agent cannot go back there, so its file names no end there."""
+        decision = self.rewound(changed("u4"), observed=replace(AS_LEFT, ends=ENDS[2:]))
+        assert isinstance(decision, Resume)
+        assert isinstance(self.rewound(changed("u3"), observed=replace(AS_LEFT, ends=ENDS[2:])), Fresh)
+
+    def test_it_never_ends_with_a_partial_answer_or_with_one_that_another_session_gave(self) -> None:
+        for change in ({"partial": True}, {"message_id": None}, {"message_id": "of another session"}):
+            history = tuple(replace(turn, **change) if turn.id == "a2" else turn for turn in changed("u3"))
+            decision = self.rewound(history)
+            assert isinstance(decision, Resume) and decision.rewind is not None
+            assert decision.rewind.number == 2, change
+
+    def test_it_never_ends_where_the_session_holds_prompts_that_the_pin_does_not_know(self) -> None:
+        ends = (ENDS[0], replace(ENDS[1], prompts=3), *ENDS[2:])
+        decision = self.rewound(changed("u3"), observed=replace(AS_LEFT, ends=ends))
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert decision.rewind.number == 2
+
+    def test_prompts_that_were_never_answered_count_as_known(self) -> None:
+        """The session holds two prompts in a row, and the pin knows both."""
+        history = (user("u0"), *changed("u2"))
+        ends = tuple(replace(end, prompts=end.prompts + 1) for end in ENDS)
+        decision = self.rewound(history, pins=(make_pin((user("u0"), *LONG)),), observed=replace(AS_LEFT, ends=ends))
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert decision.rewind.number == 3
+
+    def test_it_never_ends_with_a_prompt(self) -> None:
+        history = tuple(replace(turn, message_id="m2") if turn.id == "u2" else turn for turn in changed("a2"))
+        decision = self.rewound(history)
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert decision.rewind.number == 2
+
+    def test_it_may_end_with_the_sessions_first_turn(self) -> None:
+        """A session whose first prompt the thread does not have: it was adopted from within an answer."""
+        ends = tuple(replace(end, prompts=end.prompts - 1) for end in ENDS)
+        decision = self.rewound(changed("u2")[1:], pins=(make_pin(LONG[1:]),), observed=replace(AS_LEFT, ends=ends))
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert decision.rewind.number == 1
+
+    def test_it_never_ends_where_the_session_lacks_an_earlier_turn(self) -> None:
+        """Outside turns came in before turns that the session already held, and it was given them later."""
+        came_in = (replace(user("o1"), outside=True), said("o2", outside=True, message_id="of another session"))
+        seen = (*LONG[:2], *came_in, *LONG[2:4], *changed("u3")[4:])
+        pin = make_pin((*LONG[:4], *came_in, *LONG[4:]))
+        decision = self.rewound(seen, pins=(pin,))
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert decision.rewind.number == 2, "after the second answer, the session lacked the turns that came in"
+
+    def test_an_end_is_found_by_the_id_of_any_entry_of_the_answer(self) -> None:
+        ends = tuple(replace(end, message_ids=end.message_ids | {"another entry"}) for end in ENDS)
+        history = tuple(replace(turn, message_id="end-2") if turn.id == "a2" else turn for turn in changed("u3"))
+        decision = self.rewound(history, observed=replace(AS_LEFT, ends=ends))
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert decision.rewind.number == 4
+
+    def test_an_attempt_whose_outcome_is_unknown_is_rewound_past(self) -> None:
+        pin = make_pin(LONG, pending=Pending("uuid", (Absorbed.of(user("u9")),), None))
+        decision = self.rewound((*LONG, user("u9")), pins=(pin,))
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert (decision.reason, decision.rewind.number) == (Reason.UNCONFIRMED, 8)
+        assert decision.pin.pending is None and "question u9" in decision.prompt
+
+    def test_a_part_of_an_answer_that_was_taken_back_is_rewound_past(self) -> None:
+        part = said("a9", "one two three", partial=True)
+        pin = make_pin((*LONG, user("u9")), partly_absorbed=PartlyAbsorbed.of(part, 3))
+        decision = self.rewound((*LONG, user("u9")), pins=(pin,))
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert (decision.rewind.number, decision.pin.partly_absorbed) == (8, None)
+
+    def test_a_standing_text_that_was_sent_after_the_place_is_sent_again(self) -> None:
+        pin = make_pin(LONG, standing=text_digest("be brief"))
+        told = replace(AS_LEFT, ends=tuple(replace(end, told_later=True) for end in ENDS))
+        for observed, is_sent in ((AS_LEFT, False), (told, True)):
+            decision = self.rewound(
+                changed("u3"), pins=(pin,), observed=observed, request=make_request(standing="be brief")
+            )
+            assert isinstance(decision, Resume)
+            assert ("be brief" in decision.prompt) is is_sent
+            assert (decision.pin.standing == UNKNOWN_STANDING) is is_sent
+
+    def test_the_prompt_says_what_the_dropped_turns_did_to_the_files(self) -> None:
+        dropped = "- `b.py` was changed 2 times\n- `c.py` was deleted"
+        effects = {
+            TurnId("a1"): "- `kept.py` was written",
+            TurnId("a3"): dropped,
+        }
+        decision = self.rewound(LONG[:4], effects=effects)
+        assert prompts.WORK_DONE in decision.prompt and prompts.DROPPED_NOTE in decision.prompt
+        assert dropped in decision.prompt
+        assert "kept.py" not in decision.prompt, "the session remembers that itself"
+        assert prompts.WORK_DONE not in self.rewound(LONG[:4]).prompt
+
+    def test_a_borrowed_session_can_be_rewound_before_the_fork(self) -> None:
+        pin = make_pin(LONG, borrowed_at="", mark=None)
+        decision = self.rewound(changed("u3"), pins=(pin,))
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert decision.rewind.number == 4
+
+    def test_what_the_session_holds_as_a_summary_is_never_more_than_it_holds(self) -> None:
+        pin = make_pin(LONG, summarised=6)
+        decision = self.rewound(changed("u3"), pins=(pin,))
+        assert isinstance(decision, Resume) and decision.pin.summarised == 4
+
+
+class TestOthers:
+    """A copy of another session of the agent, if the newest one cannot be used."""
+
+    OLDER = make_pin(LONG, id=PinId("p0"), session_id=SessionId("s0"))
+    OF_M2 = make_pin(LONG, id=PinId("p2"), session_id=SessionId("s2"), model="m2")
+
+    @pytest.mark.parametrize("state", [SessionState.GONE, SessionState.DAMAGED])
+    def test_an_older_session_replaces_one_that_is_gone_or_damaged(self, state: SessionState) -> None:
+        newest = make_pin(LONG, state=PinState.GOOD)
+        decision = ask(
+            history=LONG,
+            pins=(self.OLDER, newest),
+            abilities=CAN_COPY,
+            observed=Observed(state),
+            others=((self.OLDER, AS_LEFT),),
+        )
+        assert isinstance(decision, Resume)
+        assert (decision.session_id, decision.copies, decision.rewind) == ("s0", True, None)
+
+    def test_one_that_stands_is_not_rewound(self) -> None:
+        decision = ask(
+            history=LONG,
+            pins=(self.OLDER, make_pin(LONG)),
+            abilities=CAN_REWIND,
+            observed=Observed(SessionState.GONE),
+            others=((self.OLDER, AS_LEFT),),
+        )
+        assert isinstance(decision, Resume)
+        assert (decision.session_id, decision.copies, decision.rewind) == ("s0", True, None)
+
+    def test_it_may_be_rewound(self) -> None:
+        newest = make_pin(changed("u1"))
+        decision = ask(
+            history=changed("u3"),
+            pins=(self.OLDER, newest),
+            abilities=CAN_REWIND,
+            observed=replace(AS_LEFT, ends=()),
+            others=((self.OLDER, AS_LEFT),),
+        )
+        assert isinstance(decision, Resume) and decision.rewind is not None
+        assert (decision.session_id, decision.rewind.number) == ("s0", 4)
+
+    @pytest.mark.parametrize(
+        ("more", "reason"),
+        [
+            ({"observed": Observed(SessionState.BRANCHED)}, Reason.SESSION_DIVERGED),
+            ({"abilities": Abilities(resume=True, choose_id=True)}, Reason.SESSION_MISSING),
+            ({"policy": Policy(rewind=False)}, Reason.SESSION_MISSING),
+            ({"others": ((OLDER, Observed(SessionState.GONE)),)}, Reason.SESSION_MISSING),
+            ({"request": make_request(force_fresh=True)}, Reason.FORCED_FRESH),
+        ],
+    )
+    def test_else_the_reason_of_the_newest_session_counts(self, more: dict[str, Any], reason: Reason) -> None:
+        given = {"abilities": CAN_COPY, "observed": Observed(SessionState.GONE), "others": ((self.OLDER, AS_LEFT),)}
+        decision = ask(history=LONG, pins=(self.OLDER, make_pin(LONG)), **{**given, **more})
+        assert isinstance(decision, Fresh) and decision.reason is reason
+
+    @pytest.mark.parametrize("state", [SessionState.SAME, SessionState.BRANCHED])
+    def test_no_other_session_replaces_one_that_branched_off(self, state: SessionState) -> None:
+        """Also if the history was changed as well."""
+        decision = ask(
+            history=changed("u3"),
+            pins=(self.OLDER, make_pin(changed("u1"))),
+            abilities=CAN_REWIND,
+            observed=Observed(state),
+            others=((self.OLDER, AS_LEFT),),
+        )
+        assert isinstance(decision, Resume) is (state is SessionState.SAME)
+        assert decision.reason is Reason.HISTORY_CHANGED
+
+    @pytest.mark.parametrize("how", ModelSwitch)
+    def test_a_first_turn_on_another_model_gets_a_copy_if_the_policy_says_so(self, how: ModelSwitch) -> None:
+        decision = ask(
+            history=LONG,
+            pins=(self.OF_M2,),
+            abilities=CAN_COPY,
+            policy=Policy(model_switch=how),
+            others=((self.OF_M2, AS_LEFT),),
+        )
+        assert isinstance(decision, Resume) is (how is ModelSwitch.COPY)
+        assert decision.reason is Reason.NO_PIN
+        assert decision.prompt.endswith("and now?")

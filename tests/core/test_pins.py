@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -25,10 +26,13 @@ from clew.core.pins import (
     has_diverged,
     is_unconfirmed_copy,
     is_valid,
+    missed,
     move,
     reconcile,
+    standing_count,
 )
 from clew.core.record import replace
+from clew.core.session import SessionEntry, SessionState, SessionTurn
 
 LEGAL = {
     ("provisional", "good"),
@@ -64,7 +68,7 @@ def make_pin(**changes: Any) -> Pin:
 
 
 def saw(**more: Any) -> Observed:
-    return Observed(**{"exists": True, "mark": Mark(20, "e2"), "holds_pending": True, **more})
+    return Observed(**{"state": SessionState.SAME, "mark": Mark(20, "e2"), "holds_pending": True, **more})
 
 
 class TestMoves:
@@ -109,12 +113,13 @@ class TestReconcile:
         "observed",
         [
             NOTHING_OBSERVED,
-            Observed(exists=False),
-            Observed(exists=True, holds_pending=None),
-            saw(continued_outside=True),
-            saw(exists=None),
+            Observed(state=SessionState.GONE),
+            Observed(state=SessionState.SAME, holds_pending=None),
+            saw(state=SessionState.BRANCHED),
+            saw(state=SessionState.DAMAGED),
+            saw(state=None),
         ],
-        ids=["no readable file", "file missing", "pending unknown", "continued outside", "existence unknown"],
+        ids=["no readable file", "file missing", "pending unknown", "branched", "damaged", "existence unknown"],
     )
     def test_an_inconclusive_file_leaves_the_pin_unchanged(self, observed: Observed) -> None:
         pin = make_pin()
@@ -138,6 +143,7 @@ class TestReconcile:
         assert not is_unconfirmed_copy(make_pin(state=PinState.PROVISIONAL, mark=None, absorbed=())), (
             "it holds nothing yet"
         )
+        assert not is_unconfirmed_copy(make_pin(state=PinState.GOOD, mark=None)), "its agent has no readable files"
 
     def test_a_prompt_that_arrived_is_absorbed_with_its_standing_text_and_the_files_mark(self) -> None:
         reconciled = reconcile(make_pin(), saw(), BEFORE)
@@ -199,24 +205,25 @@ class TestReconcile:
         assert reconcile(once, saw(answer_text=A2.text), history) == once
 
 
+OUTSIDE = SessionTurn(SessionEntry("e9", Role.USER, "outside", is_prompt=True), ())
+
+
 @pytest.mark.parametrize(
-    ("pending", "observed", "diverged"),
+    ("observed", "diverged"),
     [
-        (False, Observed(exists=True, mark=Mark(200, "e2")), True),
-        (False, Observed(exists=True, mark=Mark(200, "e1")), False),  # bookkeeping of the CLI
-        (False, Observed(exists=False), False),
-        (True, Observed(exists=True, mark=Mark(200, "e2"), holds_pending=True), False),  # it grew by our own prompt
-        (True, Observed(exists=True, mark=Mark(200, "e2")), False),  # not known
-        (True, Observed(exists=True, mark=Mark(200, "e2"), holds_pending=False), True),  # it grew by somebody else's
-        (True, Observed(exists=True, mark=Mark(100, "e1"), holds_pending=False), False),
-        (True, Observed(exists=True, mark=Mark(300, "e3"), holds_pending=True, continued_outside=True), True),
+        (Observed(SessionState.SAME), False),
+        (Observed(SessionState.GONE), False),
+        (Observed(SessionState.COMPACTED, compacted=True), False),
+        (Observed(SessionState.BRANCHED), True),
+        (Observed(SessionState.GREW, outside=(OUTSIDE,)), True),  # it was not brought in
+        (Observed(SessionState.GREW, before=(OUTSIDE,)), True),
+        (NOTHING_OBSERVED, False),
     ],
 )
-def test_a_session_has_diverged_when_somebody_else_added_to_it(
-    pending: bool, observed: Observed, diverged: bool
+def test_a_session_has_diverged_when_it_branched_or_holds_turns_that_were_not_brought_in(
+    observed: Observed, diverged: bool
 ) -> None:
-    pin = make_pin(mark=Mark(100, "e1"), pending=Pending("uuid", (), None) if pending else None)
-    assert has_diverged(pin, observed) is diverged
+    assert has_diverged(observed) is diverged
 
 
 @pytest.mark.parametrize(
@@ -228,7 +235,7 @@ def test_a_session_absorbs_as_much_of_an_answer_as_its_file_has(
 ) -> None:
     """`whole` is None: the file has text that is not the answer's, so nothing of the attempt is absorbed."""
     pin = make_pin(absorbed=(), pending=Pending("uuid", (Absorbed.of(U1),), None))
-    observed = Observed(exists=True, mark=Mark(20, "e2"), holds_pending=True, answer_text=said)
+    observed = Observed(state=SessionState.SAME, mark=Mark(20, "e2"), holds_pending=True, answer_text=said)
     after = absorb(pin, observed, A1)
     if whole is None:
         assert after == pin
@@ -238,26 +245,79 @@ def test_a_session_absorbs_as_much_of_an_answer_as_its_file_has(
     assert after.partly_absorbed == (PartlyAbsorbed.of(A1, len(part)) if part else None)
 
 
-def test_a_damaged_file_changes_nothing() -> None:
-    pin = make_pin()
-    assert reconcile(pin, Observed(exists=True, damaged=True, holds_pending=True), BEFORE) == pin
+def test_a_session_that_holds_nothing_ends_with_no_turn() -> None:
+    assert not ends_with(make_pin(absorbed=()), A1)
 
 
 @pytest.mark.parametrize("absorbed", [Absorbed.of(U1), Absorbed(U1.id, None)], ids=["shown", "left out"])
 def test_another_turn_with_the_same_text_is_not_the_absorbed_one(absorbed: Absorbed) -> None:
+    another = replace(U1, id=TurnId("another"))
     pin = make_pin(pending=None, absorbed=(absorbed, Absorbed.of(A1)))
     assert is_valid(pin, (U1, A1))
-    assert not is_valid(pin, (replace(U1, id=TurnId("another")), A1))
+    assert not is_valid(pin, (another, A1))
+    assert not is_valid(replace(pin, absorbed=(absorbed,)), (another,))
 
 
-def test_a_session_without_a_known_mark_has_not_diverged() -> None:
-    assert not has_diverged(make_pin(pending=None, mark=None), Observed(exists=True, mark=Mark(200, "e2")))
-    assert not has_diverged(make_pin(pending=None, mark=Mark(100, "e1")), Observed(exists=True))
+def outside(name: str, role: Role = Role.USER) -> Turn:
+    return Turn(TurnId(name), role, f"text of {name}", "claude", outside=True)
 
 
-def test_a_borrowed_session_may_grow() -> None:
-    """It belongs to another thread."""
-    grown = Observed(exists=True, mark=Mark(200, "e2"))
-    pin = make_pin(pending=None, mark=Mark(100, "e1"))
-    assert has_diverged(pin, grown)
-    assert not has_diverged(replace(pin, borrowed_at="e1"), grown)
+class TestStanding:
+    """How much of what a session absorbed stands in the thread."""
+
+    TURNS = tuple(Turn(TurnId(f"t{n}"), Role.USER if n % 2 else Role.ASSISTANT, f"text {n}") for n in range(1, 7))
+    OUTSIDE = (outside("o1"), outside("o2", Role.ASSISTANT))
+
+    def count(self, absorbed: Sequence[Turn], seen: Sequence[Turn]) -> int:
+        pin = make_pin(pending=None, absorbed=tuple(map(Absorbed.of, absorbed)))
+        count = standing_count(pin, seen)
+        assert is_valid(pin, seen) is (count == len(absorbed))
+        return count
+
+    def test_everything_stands_in_a_straight_conversation(self) -> None:
+        assert self.count(self.TURNS[:4], self.TURNS) == 4
+
+    @pytest.mark.parametrize("place", range(4))
+    def test_nothing_after_an_edited_turn_stands(self, place: int) -> None:
+        edited = replace(self.TURNS[place], text="edited")
+        assert self.count(self.TURNS[:4], (*self.TURNS[:place], edited, *self.TURNS[place + 1 :])) == place
+
+    @pytest.mark.parametrize("kept", range(4))
+    def test_nothing_that_was_removed_stands(self, kept: int) -> None:
+        assert self.count(self.TURNS[:4], self.TURNS[:kept]) == kept
+
+    def test_the_only_turn_of_a_session_does_not_stand_after_an_edit(self) -> None:
+        assert self.count(self.TURNS[:1], (replace(self.TURNS[0], text="edited"),)) == 0
+
+    def test_a_turn_before_the_absorbed_ones_that_the_session_lacks_invalidates_it(self) -> None:
+        assert self.count(self.TURNS[2:4], self.TURNS) == 0
+        assert self.count((self.TURNS[0], self.TURNS[2]), self.TURNS) == 1
+        assert self.count((*self.TURNS[:2], *self.TURNS[4:]), self.TURNS) == 2
+
+    def test_turns_in_another_order_do_not_stand(self) -> None:
+        assert self.count((*self.TURNS[:2], *self.TURNS[4:6], *self.TURNS[2:4]), self.TURNS) == 2
+
+    def test_outside_turns_stand_beside_what_the_thread_did_meanwhile(self) -> None:
+        """The session holds them, and lacks what the thread has before them."""
+        seen = (*self.TURNS[:4], *self.OUTSIDE)
+        held = (*self.TURNS[:2], *self.OUTSIDE)
+        assert self.count(held, seen) == 4
+        pin = make_pin(pending=None, absorbed=tuple(map(Absorbed.of, held)))
+        assert missed(pin, seen) == self.TURNS[2:4]
+
+    def test_they_still_stand_after_the_session_was_given_what_it_lacked(self) -> None:
+        seen = (*self.TURNS[:4], *self.OUTSIDE, *self.TURNS[4:])
+        held = (*self.TURNS[:2], *self.OUTSIDE, *self.TURNS[2:])
+        assert self.count(held, seen) == 8
+        edited = tuple(replace(turn, text="edited") if turn.id == "t3" else turn for turn in seen)
+        assert self.count(held, edited) == 4, "up to the turn that was given later and has changed"
+        assert self.count(held, tuple(turn for turn in seen if turn.id != "o1")) == 2
+
+    def test_outside_turns_that_were_given_later_than_turns_after_them_stand(self) -> None:
+        seen = (*self.TURNS[:2], *self.OUTSIDE, *self.TURNS[2:4])
+        assert self.count((*self.TURNS[:4], *self.OUTSIDE), seen) == 6
+        assert self.count(self.TURNS[:4], seen) == 2, "until then, turns are in it that follow what it lacks"
+
+    def test_an_own_turn_after_one_that_the_session_lacks_does_not_stand(self) -> None:
+        seen = (*self.TURNS[:2], *self.OUTSIDE, *self.TURNS[2:])
+        assert self.count((*self.TURNS[:2], self.OUTSIDE[1], *self.TURNS[2:4]), seen) == 3

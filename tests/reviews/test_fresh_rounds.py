@@ -186,11 +186,13 @@ async def test_rounds_are_fresh_when_resume_is_switched_off(
     assert_quiet(stage, quiet)
 
 
-async def test_a_session_that_continued_elsewhere_is_not_resumed(scripted: Stage) -> None:
+async def test_a_session_that_branched_off_elsewhere_is_not_resumed(scripted: Stage) -> None:
+    """Somebody went back to before the round's answer in the plain CLI, and asked something else there."""
     async with reviewed(scripted) as (client, _, first):
         [path] = scripted.session_files()
         line = '{"type":"user","uuid":"u","message":{"role":"user","content":"in between"},"parentUuid":null}\n'
-        path.write_text(path.read_text() + line)
+        chosen = '{"type":"last-prompt","leafUuid":"u","explicit":true}\n'
+        path.write_text(path.read_text() + line + chosen)
         assert_missed(scripted, await follow(client, first.review_id, "Mended."), "session_diverged")
 
 

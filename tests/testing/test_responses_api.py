@@ -138,6 +138,12 @@ class TestRequests:
         assert "summary" in items_of(list(client.events()))[0]["content"][0]["text"]
         assert (len(api.requests), api.main_requests, len(api.script)) == (1, [], 1)
 
+    def test_a_title_that_the_tui_asks_for_is_not_a_turn(self, api: ModelApi, client: Client) -> None:
+        metadata = '{"request_kind": "turn", "thread_source": "thread_title"}'
+        client.send("hello", {"x-codex-turn-metadata": metadata})
+        list(client.events())
+        assert (len(api.requests), api.main_requests) == (1, [])
+
     def test_a_prefix_is_read_from_the_cache_whatever_its_ids(self, api: ModelApi, client: Client) -> None:
         def usage(events: list[dict[str, Any]]) -> tuple[int, int]:
             found = events[-1]["response"]["usage"]

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from clew.testing.model.api import ModelApi
+from clew.testing.model.scripts import FINAL, Fail
 from clew.testing.scripted_agent import install
 
 Line = dict[str, Any]
@@ -376,6 +377,17 @@ def imported(stderr: str) -> set[str]:
     return {line.rpartition("|")[2].strip() for line in stderr.splitlines() if line.startswith("import time:")}
 
 
+def test_a_compaction_replaces_all_but_the_last_answer_by_a_summary(bench: Bench) -> None:
+    sid = str(uuid.uuid4())
+    bench.run("one", "two", args=("--session-id", sid))
+    compacted = bench.run("/compact", args=(f"--resume={sid}",))
+    assert "system/compact_boundary" in compacted.kinds and not compacted.result["is_error"]
+    bench.run("three", args=(f"--resume={sid}",))
+    [summary, kept, *command, prompt] = bench.shown()
+    assert "scripted summary" in summary[1] and kept == ("assistant", "ack: two") and prompt == ("user", "three")
+    assert all("command" in text for _, text in command)
+
+
 # --- faults
 
 
@@ -505,11 +517,163 @@ def test_the_scripted_agent_behaves_like_the_real_one(tmp_path: Path, api: Model
     assert scripted.shown == real.shown
 
 
+@dataclass(frozen=True)
+class Rewritten:
+    """What sessions look like that were rewound and compacted: the lines, the files, and what the model is shown."""
+
+    turns: dict[str, Done]
+    files: list[list[Line]]
+    shown: list[list[tuple[str, str]]]
+
+
+class Sessions:
+    """Sessions on one of the two binaries, with a process for each turn."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench, self.before = bench, len(bench.api.requests)
+        self.turns: dict[str, Done] = {}
+        self.ids: list[str] = []
+
+    def new(self, title: str, prompt: str) -> str:
+        self.ids.append(f"00000000-0000-4000-8000-0000000000c{len(self.ids)}")
+        self.turns[title] = self.bench.run(prompt, args=("--session-id", self.ids[-1]))
+        return self.ids[-1]
+
+    def resume(self, sid: str, title: str, prompt: str, *flags: str, **options: Any) -> None:
+        self.turns[title] = self.bench.run(prompt, args=(f"--resume={sid}", *flags), **options)
+
+    def copy(self, sid: str, title: str, prompt: str, *flags: str) -> str:
+        self.ids.append(f"00000000-0000-4000-8000-0000000000c{len(self.ids)}")
+        self.resume(sid, title, prompt, "--fork-session", "--session-id", self.ids[-1], *flags)
+        return self.ids[-1]
+
+    def answers(self, sid: str) -> list[str]:
+        return [line["uuid"] for line in entries(self.bench.session(sid)) if line["type"] == "assistant"]
+
+    def told(self) -> Rewritten:
+        paths = [path for path in map(self.bench.session, self.ids) if path.exists()]
+        requests = self.bench.api.requests[self.before :]
+        shown = [request.shown_texts(tools=True) for request in requests if request.is_main]
+        return Rewritten(self.turns, [entries(path) for path in paths], shown)
+
+
+def rewound_and_compacted(bench: Bench) -> Rewritten:
+    """Parallel calls, a rewind in place, and compactions."""
+    sessions = Sessions(bench)
+    # Commands that write run one after the other. Others run at once, and their results come in any order.
+    calls = "\n".join(f'!tool Bash {{"command": "touch {name}"}}' for name in ("left", "middle", "right"))
+    sid = sessions.new("fresh", "one")
+    sessions.new("too early", "/compact")
+    sessions.resume(sid, "parallel", calls, "--permission-mode", "acceptEdits")
+    [first, *_, last] = sessions.answers(sid)
+    sessions.resume(sid, "rewound", "another two", "--resume-session-at", first)
+    sessions.resume(sid, "off the chain", "x", "--resume-session-at", last)
+    sessions.resume(sid, "compacted", "/compact")
+    sessions.resume(sid, "after", "three")
+    sessions.resume(sid, "before the boundary", "x", "--resume-session-at", first)
+    bench.api.reply = lambda request: Fail(400, "api_error", "no", FINAL) if request.is_compaction else None
+    sessions.resume(sid, "not compacted", "/compact")
+    bench.api.reply = None
+    sessions.resume(sid, "compacted again", "/compact keep the names")
+    sessions.resume(sid, "at the end", "four")
+    return sessions.told()
+
+
+def compacted_and_copied(bench: Bench) -> Rewritten:
+    """Compactions of short conversations and of interrupted ones, and copies of what they left."""
+    sessions = Sessions(bench)
+    sid = sessions.new("fresh", "one")
+    sessions.resume(sid, "all of it", "/compact")
+    sessions.resume(sid, "not enough", "/compact")
+    sessions.resume(sid, "two", "two")
+    sessions.resume(sid, "stopped", "!slow 30 0.03", on=interrupt_at_first_text)
+    sessions.resume(sid, "after the stop", "/compact")
+    sessions.resume(sid, "three", "three")
+    sessions.resume(sid, "with an answer kept", "/compact")
+    kept = sessions.answers(sid)[-1]
+    copied = sessions.copy(sid, "copied", "four")
+    sessions.copy(sid, "cut at the kept answer", "five", "--resume-session-at", kept)
+    sessions.resume(copied, "the copy compacted", "/compact")
+    sessions.resume(copied, "at the end", "six")
+    refused = sessions.new("refused", "x\n!fail 429 rate_limit_error slow")
+    sessions.resume(refused, "nothing but a refusal", "/compact")
+    sessions.resume(refused, "after the refusal", "y")
+    return sessions.told()
+
+
+def interrupt_at_first_text(line: Line, process: subprocess.Popen[bytes]) -> None:
+    delta = line["event"] if line["type"] == "stream_event" else {}
+    if delta.get("type") == "content_block_delta" and delta["delta"]["text"].startswith("w0"):
+        send(process, INTERRUPT)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("story", [rewound_and_compacted, compacted_and_copied])
+def test_a_rewritten_session_looks_like_the_real_one(
+    tmp_path: Path, api: ModelApi, story: Callable[[Bench], Rewritten]
+) -> None:
+    told = []
+    for name in ("scripted", "real"):
+        (tmp_path / name / "home").mkdir(parents=True)
+        binary = install(tmp_path / name / "bin") if name == "scripted" else real_cli()
+        told.append(story(Bench(binary, tmp_path / name, api)))
+    ours, theirs = told
+    for title, real in theirs.turns.items():
+        mine, real_kinds = ours.turns[title].kinds, real.kinds
+        if title == "parallel":  # the first call may run before the line of the last one
+            mine, real_kinds = sorted(mine), sorted(real_kinds)
+        assert (ours.turns[title].rc, mine) == (real.rc, real_kinds), title
+        same_result(ours.turns[title].result, real.result, title)
+        same_keys(ours.turns[title], real, title)
+    assert [shapes(lines) for lines in ours.files] == [shapes(lines) for lines in theirs.files]
+    assert without_places(ours, tmp_path / "scripted") == without_places(theirs, tmp_path / "real")
+
+
+def without_places(told: Rewritten, root: Path) -> list[list[tuple[str, str]]]:
+    slug = str(root).replace("/", "-").replace("_", "-")
+    return [[(role, text.replace(str(root), "").replace(slug, "")) for role, text in each] for each in told.shown]
+
+
+def entries(path: Path) -> list[Line]:
+    lines = [json.loads(text) for text in path.read_text().splitlines()]
+    return [line for line in lines if "uuid" in line]
+
+
+def shapes(lines: list[Line]) -> list[tuple[object, ...]]:
+    """The messages of a file and what each refers to, by position; without attachments."""
+    by_uuid = {line["uuid"]: line for line in lines}
+    places = {line["uuid"]: place for place, line in enumerate(each for each in lines if each["type"] != "attachment")}
+
+    def place(uuid: str | None) -> int | None:
+        while uuid is not None and uuid not in places:
+            if uuid not in by_uuid:
+                return -1  # it was not copied
+            uuid = by_uuid[uuid]["parentUuid"]
+        return None if uuid is None else places[uuid]
+
+    found: list[tuple[object, ...]] = []
+    for line in lines:
+        if line["type"] == "attachment":
+            continue
+        flags = [
+            key for key in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "promptSource") if line.get(key)
+        ]
+        kept = line.get("compactMetadata", {}).get("preservedMessages", {"uuids": []})
+        refers = [place(line.get(key)) for key in ("parentUuid", "logicalParentUuid", "sourceToolAssistantUUID")]
+        said = line.get("message", {}).get("content", line.get("content"))
+        what = said[:40] if isinstance(said, str) else [block.get("text") or block["type"] for block in said]
+        turn = line.get("turnPosition", {}).get("turnIndex")
+        preserved = sorted({place(uuid) for uuid in kept["uuids"]}, key=str), place(kept.get("anchorUuid"))
+        found.append((line["type"], line.get("subtype"), what, flags, refers, preserved, turn))
+    return found
+
+
 def same_result(ours: Line, theirs: Line, title: str) -> None:
     exact = ("subtype", "is_error", "num_turns", "stop_reason", "terminal_reason", "result", "errors")
     exact += ("api_error_status", "api_error_type", "result_index", "queued_turn_count")
     for key in exact:
-        assert (key in ours, ours.get(key)) == (key in theirs, theirs.get(key)), (title, key)
+        mine, real = (without_ids(repr((key in line, line.get(key)))) for line in (ours, theirs))
+        assert mine == real, (title, key)
     assert {key for key in RESULT_KEYS if key in theirs} <= set(ours), title
     assert set(ours) <= set(theirs), title
     for book in ("modelUsage", "model_usage_since_last_result"):

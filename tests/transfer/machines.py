@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from clew.hosts.transfer.imports import ImportResult, import_thread
 from clew.testing.model.api import ModelApi
 from clew.testing.stage import MODEL, Stage
 from conftest import make_stage
+from plain_cli import continue_outside, message_ids
 
 NOTHING: Mapping[str, str] = {}
 
@@ -46,19 +46,15 @@ async def imported(stage: Stage, content: bytes, **options: object) -> ImportRes
         return await import_thread(client.engine, read_export(content), cwd=cwd, **options)  # type: ignore[arg-type]
 
 
-def continue_without_clew(stage: Stage, session_id: str, prompt: str) -> None:
+def continue_without_clew(stage: Stage, session_id: str, prompt: str, *flags: str) -> None:
     """Continues a session in the plain Claude CLI, scripted or real."""
-    line = json.dumps({"type": "user", "message": {"role": "user", "content": prompt}})
-    flags = ["--output-format", "stream-json", "--input-format", "stream-json", "--verbose", "--model", MODEL]
-    subprocess.run(
-        [str(stage.binary), "-p", *flags, f"--resume={session_id}"],
-        input=f"{line}\n".encode(),
-        env=stage.environ,
-        cwd=stage.work,
-        check=True,
-        capture_output=True,
-        timeout=60,
-    )
+    continue_outside(stage.binary, session_id, prompt, *flags, environ=stage.environ, cwd=stage.work)
+
+
+def go_back_without_clew(stage: Stage, session_id: str, prompt: str) -> None:
+    """Continues a session in the plain Claude CLI from its first answer, so that it branches off there."""
+    file = next(path for path in stage.session_files() if path.stem == session_id)
+    continue_without_clew(stage, session_id, prompt, f"--resume-session-at={message_ids(file)[0]}")
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ def test_the_catalogue_is_read_once_and_knows_every_column_of_a_thread(store: St
     for table in OF_A_THREAD:
         assert {column.kind for column in catalogue[table].values()} <= KINDS, table
     required = {name for name, column in catalogue["turns"].items() if column.is_required}
-    assert required == {"id", "thread_id", "position", "role", "text", "partial", "revision", "created_at"}
+    assert required == {"id", "thread_id", "position", "role", "text", "partial", "revision", "created_at", "outside"}
 
 
 @pytest.mark.always

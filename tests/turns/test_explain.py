@@ -14,6 +14,7 @@ from clew.core.history import Visibility
 from clew.errors import AgentMissing, Busy, Conflict, UsageError
 from clew.testing.model.scripts import Hang, Text
 from clew.testing.stage import MODEL, Stage
+from transfer.machines import go_back_without_clew
 from turns.world import Other, World
 
 FORM = "Which one?\n<question-form>a or b</question-form>"
@@ -23,7 +24,7 @@ Prepare = Callable[[World], Awaitable[object]]
 
 
 def state(reason: str | None, **options: Any) -> Callable[[Prepare], Prepare]:
-    """A state of a thread, the reason with which the next turn starts fresh (None: it resumes), and its options."""
+    """A state of a thread, the reason of its next turn (None: it continues its session as it is), and its options."""
 
     def register(prepare: Prepare) -> Prepare:
         STATES[prepare.__name__] = prepare, reason, options
@@ -69,9 +70,41 @@ async def a_straight_conversation(world: World) -> None:
 
 
 @state("history_changed")
-async def an_edited_turn(world: World) -> None:
+async def an_edited_first_turn(world: World) -> None:
     await two_turns(world)
     await world.edit((await world.user_turns())[0])
+
+
+@state("history_changed")
+async def an_edited_turn(world: World) -> None:
+    await world.ask()
+    await world.thread.change(permissions="all")
+    await world.ask(words='\n!tool Bash {"command": "touch made"}')
+    await world.ask()
+    await world.edit((await world.user_turns())[1])
+
+
+@state("history_changed")
+async def a_session_that_was_rewound_before(world: World) -> None:
+    await an_edited_turn(world)
+    await world.ask()
+    await world.edit((await world.user_turns())[1])
+
+
+@state("history_changed")
+async def an_edited_turn_of_a_fork(world: World) -> None:
+    await two_turns(world)
+    forked = await world.client.fork("t", "fork")
+    world.thread = await world.client.find(forked.threads[0].id)
+    await world.edit((await world.user_turns())[1])
+
+
+@state("session_missing")
+async def a_copy_that_was_never_saved(world: World) -> None:
+    await a_truncated_turn(world)
+    world.stage.fault({"do": "crash_before_init", "signal": 9})
+    await (await world.thread.ask("never sent")).reply()
+    world.stage.fault()
 
 
 @state("history_changed")
@@ -145,10 +178,17 @@ async def a_session_without_its_file(world: World) -> None:
     world.delete_session(0)
 
 
-@state("session_diverged")
+@state(None)
 async def a_session_that_grew_outside(world: World) -> None:
     await two_turns(world)
     world.use_plain_cli(0)
+
+
+@state("session_diverged")
+async def a_session_that_branched_off_outside(world: World) -> None:
+    await two_turns(world)
+    [path] = world.stage.session_files()
+    go_back_without_clew(world.stage, path.stem, world.voice.outside_prompt())
 
 
 @state("session_damaged")
@@ -207,6 +247,7 @@ async def test_explain_says_what_ask_does_and_stores_nothing(scripted: Stage, na
         reply = await (await world.thread.ask(prompt, **options))
         assert told.prompt == scripted.prompt, "the agent was sent the explained prompt, byte for byte"
         assert (told.resumes, told.reason) == (reply.session_resumed, reply.reason)
+        assert told.rewound_to == reply.rewound_to
         assert scripted.launches[-1].resumes == told.session_id
         assert told.agent == reply.agent
         assert told.model in (None, reply.model), "an agent's default model is known after its first run"

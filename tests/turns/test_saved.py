@@ -201,45 +201,62 @@ def _json(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def added_to_claude(path: Path) -> list[list[dict[str, Any]]]:
-    """Lines that changed what the real CLI showed the model, but not the last uuid of the file."""
+Added = tuple[str, list[dict[str, Any]]]  # the reason of the fresh session, and the lines
+
+
+def added_to_claude(path: Path) -> list[Added]:
+    """Lines that change what the real CLI shows the model, but are not turns that somebody made in it."""
     chain = [line for line in _json(path) if line.get("uuid")]
     leaf, first = chain[-1], next(line for line in chain if line["type"] == "user")
     answer = next(line for line in reversed(chain) if line["type"] == "assistant")
     prompt = {**first, "parentUuid": leaf["uuid"], "uuid": "0e0e0e0e-0000-4000-8000-000000000001"}
     told = {**answer["message"], "content": [{"type": "text", "text": "a777777z"}]}
+    forged = {**first, "parentUuid": leaf["uuid"], "message": {"role": "user", "content": "u777777z"}}
+    gone_back = {"type": "last-prompt", "explicit": True, "sessionId": path.stem}
     return [
-        [{**answer, "message": told}, *([leaf] if leaf != answer else [])],
-        [{**prompt, "message": {"role": "user", "content": "u777777z"}, "cwd": 7, "isMeta": "no"}],
-        [{"type": "last-prompt", "leafUuid": first["uuid"], "sessionId": path.stem}],
+        ("session_damaged", [{**answer, "message": told}, *([leaf] if leaf != answer else [])]),
+        ("session_damaged", [{**prompt, "message": {"role": "user", "content": "u777777z"}, "cwd": 7, "isMeta": "no"}]),
+        ("session_damaged", [forged, {**prompt, "parentUuid": forged["uuid"]}]),
+        ("session_diverged", [{**gone_back, "leafUuid": first["uuid"]}]),
+        ("session_diverged", [{**gone_back, "leafUuid": None}]),
     ]
 
 
-def added_to_codex(path: Path) -> list[list[dict[str, Any]]]:
+def added_to_codex(path: Path) -> list[Added]:
     lines = _json(path)
-    said = [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u777777z"}]}]
-    last = next(line for line in reversed(lines) if line["type"] == "response_item")
-    following = {"timestamp": last["timestamp"], "ordinal": max(line["ordinal"] for line in lines) + 1}
+    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "u777777z"}]}
+    items = [line for line in lines if line["type"] == "response_item"]
+    following = {"timestamp": items[-1]["timestamp"], "ordinal": max(line["ordinal"] for line in lines) + 1}
+    payloads = [{**said, "id": line["payload"]["id"]} for line in items]
+    forged = [{**following, "type": "response_item", "payload": payload} for payload in payloads]
+
+    def rolled_back(turns: int) -> dict[str, Any]:
+        return {**following, "type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": turns}}
+
     return [
-        [{**following, "type": "compacted", "payload": {"message": "u777777z", "replacement_history": said}}],
-        [{**lines[0], **following}],
-        [{**following, "type": "response_item", "payload": {**said[0], "id": last["payload"].get("id")}}],
+        ("session_damaged", [{**lines[0], **following}]),
+        ("session_damaged", [forged[-1]]),
+        ("session_damaged", [forged[0]]),
+        ("session_diverged", [rolled_back(1)]),
+        ("session_diverged", [rolled_back(2)]),
     ]
 
 
-async def test_lines_that_somebody_added_cause_a_fresh_session(stage: Stage, agent: str, api: ModelApi) -> None:
+@pytest.mark.parametrize("case", range(5))
+async def test_lines_that_somebody_added_cause_a_fresh_session(
+    stage: Stage, agent: str, case: int, api: ModelApi
+) -> None:
     voice = TokenModel(api)
     async with opened(stage, agent) as client:
         thread = await client.thread("t", cwd=stage.work)
-        for n in range(3):
-            for _ in range(2):
-                await true_turn(thread, voice)
-            path = max(files(stage, agent), key=lambda file: file.stat().st_mtime_ns)
-            added = (added_to_codex if agent == "codex" else added_to_claude)(path)[n]
-            with path.open("a") as file:
-                file.writelines(f"{json.dumps(line, separators=(',', ':'))}\n" for line in added)
-            healed = await true_turn(thread, voice)
-            assert (healed.session_resumed, healed.reason) == (False, "session_diverged"), n
+        for _ in range(2):
+            await true_turn(thread, voice)
+        [path] = files(stage, agent)
+        reason, added = (added_to_codex if agent == "codex" else added_to_claude)(path)[case]
+        with path.open("a") as file:
+            file.writelines(f"{json.dumps(line, separators=(',', ':'))}\n" for line in added)
+        healed = await true_turn(thread, voice)
+        assert (healed.session_resumed, healed.reason) == (False, reason)
 
 
 async def test_bookkeeping_that_the_cli_added_is_no_turn(stage: Stage, agent: str, api: ModelApi) -> None:

@@ -1,11 +1,15 @@
 """The chat design's test strategy, row by row, on the scripted and on the real Claude CLI.
 
-Every guard asserts both: no resume flag, and the transcript is sent, so that a fallback never loses context.
+Every guard asserts both: no resume flag, and the transcript is sent, so that a fallback never loses context. The rows
+run with `rewind = false` and `follow_moves = false`, which give that design's guards exactly. At the end are the rows
+that differ with the default settings; the folder `rewind` has more of these.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +22,17 @@ from clew.testing.model.refusals import BROKEN_SESSIONS
 from clew.testing.model.scripts import Reply as ModelReply
 from clew.testing.model.scripts import Request, ToolUse, newest_tool_result
 from clew.testing.stage import MODEL, Stage
+from transfer.machines import continue_without_clew
 
 
 class Other(Claude):
     """A second agent: the same CLI under another name, so that its turns are those of another agent."""
 
     name = "other"
+
+
+def chat_design(stage: Stage, **flags: Any) -> AbstractAsyncContextManager[Client]:
+    return stage.open(rewind=False, follow_moves=False, **flags)
 
 
 async def ask(thread: Thread, prompt: str, **options: object) -> Reply:
@@ -57,7 +66,7 @@ def assert_fresh(stage: Stage, reply: Reply, reason: str, *transcript: str) -> N
 
 @pytest.mark.always
 async def test_second_turn_resumes_with_the_prompt_alone(stage: Stage) -> None:
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         thread = await client.thread("t", cwd=stage.work)
         first = await ask(thread, "first question")
         assert_fresh(stage, first, "first_turn")
@@ -72,7 +81,7 @@ async def test_second_turn_resumes_with_the_prompt_alone(stage: Stage) -> None:
 
 
 async def test_agent_switch_sends_the_transcript_and_going_back_resumes_with_a_catch_up(stage: Stage) -> None:
-    async with stage.open(adapters=[Other()]) as client:
+    async with chat_design(stage, adapters=[Other()]) as client:
         thread = await two_turns(stage, client)
         ours = stage.launches[-1].resumes
         switched = await ask(thread, "third question", agent="other")
@@ -88,7 +97,7 @@ async def test_agent_switch_sends_the_transcript_and_going_back_resumes_with_a_c
 
 @pytest.mark.parametrize("how", ["flag", "setting"])
 async def test_forced_fresh_and_disabled_send_the_transcript(stage: Stage, how: str) -> None:
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         thread = await two_turns(stage, client)
         options: dict[str, object] = {"fresh_session": True} if how == "flag" else {"resume": False}
         reply = await ask(thread, "third question", **options)
@@ -97,7 +106,7 @@ async def test_forced_fresh_and_disabled_send_the_transcript(stage: Stage, how: 
 
 
 async def test_retry_of_an_earlier_turn_is_forced_fresh_and_archives_what_followed(stage: Stage) -> None:
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         thread = await two_turns(stage, client)
         await ask(thread, "third question")
         second = next(turn for turn in await thread.turns() if turn.text == "second question")
@@ -112,20 +121,23 @@ async def test_retry_of_an_earlier_turn_is_forced_fresh_and_archives_what_follow
         ]
 
 
-@pytest.mark.always
-async def test_edit_of_an_absorbed_turn_breaks_the_session(stage: Stage) -> None:
-    async with stage.open() as client:
+@pytest.mark.parametrize(
+    "number", [pytest.param(0, id="first"), pytest.param(2, id="second", marks=pytest.mark.always)]
+)
+async def test_edit_of_an_absorbed_turn_breaks_the_session(stage: Stage, number: int) -> None:
+    async with chat_design(stage) as client:
         thread = await two_turns(stage, client)
-        first = (await thread.turns())[0]
-        await thread.edit(first.id, "first question, put better")
+        edited = (await thread.turns())[number]
+        await thread.edit(edited.id, f"{edited.text}, put better")
         reply = await ask(thread, "third question")
-        assert_fresh(stage, reply, "history_changed", "first question, put better", "ack: second question")
+        assert_fresh(stage, reply, "history_changed", f"{edited.text}, put better", "ack: second question")
+        assert reply.rewound_to is None
         again = await ask(thread, "fourth question")
         assert_resumed(stage, again, reply.session_id, "fourth question")
 
 
 async def test_truncate_breaks_the_session(stage: Stage) -> None:
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         thread = await two_turns(stage, client)
         second = next(turn for turn in await thread.turns() if turn.text == "second question")
         assert await thread.truncate(second.id) == 2
@@ -135,7 +147,7 @@ async def test_truncate_breaks_the_session(stage: Stage) -> None:
 
 
 async def test_edit_of_a_foreign_turn_outside_the_own_scope_leaves_the_session(stage: Stage) -> None:
-    async with stage.open(adapters=[Other()]) as client:
+    async with chat_design(stage, adapters=[Other()]) as client:
         thread = await client.thread("t", cwd=stage.work, visibility="own")
         await ask(thread, "asked of the other", agent="other")
         ours = await ask(thread, "first question")
@@ -147,7 +159,7 @@ async def test_edit_of_a_foreign_turn_outside_the_own_scope_leaves_the_session(s
 
 
 async def test_edit_of_a_foreign_turn_that_a_shared_session_absorbed_breaks_it(stage: Stage) -> None:
-    async with stage.open(adapters=[Other()]) as client:
+    async with chat_design(stage, adapters=[Other()]) as client:
         thread = await client.thread("t", cwd=stage.work)
         await ask(thread, "asked of the other", agent="other")
         await ask(thread, "first question")
@@ -158,7 +170,7 @@ async def test_edit_of_a_foreign_turn_that_a_shared_session_absorbed_breaks_it(s
 
 @pytest.mark.parametrize("how", ["truncate", "retry"])
 async def test_truncate_or_retry_at_the_foreign_boundary_breaks_the_own_session(stage: Stage, how: str) -> None:
-    async with stage.open(adapters=[Other()]) as client:
+    async with chat_design(stage, adapters=[Other()]) as client:
         thread = await client.thread("t", cwd=stage.work, visibility="own")
         await ask(thread, "asked of the other", agent="other")
         await ask(thread, "first question")
@@ -180,7 +192,7 @@ async def test_truncate_or_retry_at_the_foreign_boundary_breaks_the_own_session(
 async def test_another_work_directory_sends_the_transcript(stage: Stage) -> None:
     elsewhere = stage.folder / "elsewhere"
     elsewhere.mkdir()
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         thread = await two_turns(stage, client)
         await thread.change(cwd=str(elsewhere))
         reply = await ask(thread, "third question")
@@ -188,16 +200,16 @@ async def test_another_work_directory_sends_the_transcript(stage: Stage) -> None
 
 
 async def test_another_runtime_sends_the_transcript(stage: Stage) -> None:
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         await two_turns(stage, client)
     fork = stage.launcher(stage.agent, stage.folder / "openclaude")
-    async with stage.open(**{"agents.claude.path": str(fork)}) as client:
+    async with chat_design(stage, **{"agents.claude.path": str(fork)}) as client:
         reply = await ask(await client.find("t"), "third question")
         assert_fresh(stage, reply, "runtime_changed", "first question", "second question")
 
 
 async def test_rejected_resume_falls_back_once_with_the_transcript(scripted: Stage) -> None:
-    async with scripted.open() as client:
+    async with chat_design(scripted) as client:
         thread = await two_turns(scripted, client)
         before = len(scripted.launches)
         scripted.fault({"do": "reject", "on": "resume"})
@@ -215,7 +227,7 @@ async def test_rejected_resume_falls_back_once_with_the_transcript(scripted: Sta
 @pytest.mark.always
 async def test_real_cli_rejects_an_unknown_session_and_the_run_still_succeeds(real: Stage) -> None:
     """The file is hidden from the CLI between the decision and the spawn."""
-    async with real.open() as client:
+    async with chat_design(real) as client:
         thread = await two_turns(real, client)
         [path] = real.session_files()
         first, *rest = real.binary.read_text().splitlines()
@@ -237,7 +249,7 @@ def without_resume(stage: Stage) -> Path:
 
 
 async def test_without_the_ability_no_flag_is_sent_and_every_turn_has_the_transcript(stage: Stage) -> None:
-    async with stage.open(**{"agents.claude.path": str(without_resume(stage))}) as client:
+    async with chat_design(stage, **{"agents.claude.path": str(without_resume(stage))}) as client:
         thread = await client.thread("t", cwd=stage.work)
         await ask(thread, "first question")
         reply = await ask(thread, "second question")
@@ -256,7 +268,7 @@ async def test_no_fallback_after_a_tool_has_run(stage: Stage) -> None:
             return poison
         return ToolUse("Bash", {"command": "echo once >> made"})
 
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         thread = await client.thread("t", cwd=stage.work, permissions="all")
         await ask(thread, "first question")
         before = len(stage.launches)
@@ -273,10 +285,10 @@ async def test_no_fallback_after_a_tool_has_run(stage: Stage) -> None:
 
 async def test_binary_is_probed_once_and_every_prompt_has_a_uuid_of_its_own(stage: Stage) -> None:
     for number in range(3):
-        async with stage.open() as client:
+        async with chat_design(stage) as client:
             await ask(await client.thread("t", cwd=stage.work), f"question {number}")
     assert stage.probes == 1
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         runs = await client.runs()
         attempts = [attempt for run in reversed(runs) for attempt in await client.attempts(run.id)]
     [path] = stage.session_files()
@@ -286,7 +298,7 @@ async def test_binary_is_probed_once_and_every_prompt_has_a_uuid_of_its_own(stag
 
 
 async def test_agents_own_default_model_is_read_once_and_passed_from_then_on(stage: Stage) -> None:
-    async with stage.open(model=None) as client:
+    async with chat_design(stage, model=None) as client:
         thread = await client.thread("t", cwd=stage.work)
         first = await ask(thread, "first question")
         assert stage.launches[-1].value("--model") is None
@@ -312,7 +324,7 @@ async def test_question_is_answered_under_resume(stage: Stage) -> None:
         asked.append(question)
         return Answer(allow=True, answers={"Which database?": "Postgres"})
 
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         thread = await two_turns(stage, client)
         reply = await ask(thread, FORM, person=person)
         assert reply.session_resumed
@@ -323,14 +335,14 @@ async def test_question_is_answered_under_resume(stage: Stage) -> None:
 
 
 async def test_declined_question_gives_the_agent_a_sentence_to_act_on(stage: Stage) -> None:
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         thread = await client.thread("t", cwd=stage.work)
         reply = await ask(thread, FORM)
         assert reply.text.startswith("done: Nobody is there to answer.")
 
 
 async def test_standing_text_is_sent_once_and_again_only_when_it_changed(stage: Stage) -> None:
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         thread = await client.thread("t", cwd=stage.work)
         await ask(thread, "first question", instructions="Be brief.")
         assert stage.prompt == "# Standing instructions\n\nBe brief.\n\n# New message\n\nfirst question"
@@ -348,7 +360,7 @@ async def test_standing_text_is_sent_once_and_again_only_when_it_changed(stage: 
 
 
 async def test_retry_keeps_the_standing_text(stage: Stage) -> None:
-    async with stage.open() as client:
+    async with chat_design(stage) as client:
         thread = await client.thread("t", cwd=stage.work)
         await ask(thread, "first question", instructions="Be brief.")
         await (await thread.retry((await thread.turns())[0].id))
@@ -368,7 +380,7 @@ class Blind(Claude):
 
 
 async def test_agent_without_session_files_resumes_and_is_fresh_after_an_interruption(scripted: Stage) -> None:
-    async with scripted.open(adapters=[Blind()]) as client:
+    async with chat_design(scripted, adapters=[Blind()]) as client:
         thread = await client.thread("t", cwd=scripted.work, agent="blind", model=MODEL)
         first = await ask(thread, "first question")
         assert not first.warnings
@@ -379,3 +391,42 @@ async def test_agent_without_session_files_resumes_and_is_fresh_after_an_interru
         scripted.fault()
         reply = await ask(thread, "fourth question")
         assert_fresh(scripted, reply, "unconfirmed", "first question", "third question")
+
+
+async def test_use_of_the_plain_cli_breaks_the_session(stage: Stage) -> None:
+    async with chat_design(stage) as client:
+        thread = await two_turns(stage, client)
+        [path] = stage.session_files()
+        continue_without_clew(stage, path.stem, "asked outside")
+        reply = await ask(thread, "third question")
+        assert_fresh(stage, reply, "session_diverged", "first question", "ack: second question")
+        assert "asked outside" not in stage.prompt
+
+
+class TestDefaultSettings:
+    """The rows that differ where sessions are rewound."""
+
+    @pytest.mark.parametrize("how", [pytest.param("edit", marks=pytest.mark.always), "truncate", "retry"])
+    async def test_a_changed_turn_rewinds_the_session(self, stage: Stage, how: str) -> None:
+        async with stage.open() as client:
+            thread = await two_turns(stage, client)
+            [path] = stage.session_files()
+            content = path.read_bytes()
+            _, first, second, *_ = await thread.turns()
+            match how:
+                case "edit":
+                    await thread.edit(second.id, "second question, put better")
+                    reply = await ask(thread, "third question")
+                case "truncate":
+                    await thread.truncate(second.id)
+                    reply = await ask(thread, "third question")
+                case _:
+                    reply = await (await thread.retry(second.id))
+            assert (reply.session_resumed, reply.reason, reply.rewound_to) == (True, "history_changed", 2)
+            launch = stage.launches[-1]
+            assert (launch.resumes, launch.session_id) == (path.stem, reply.session_id)
+            assert f"--resume-session-at={first.message_id}" in launch.argv
+            assert "first question" not in stage.prompt, "the session holds it"
+            assert path.read_bytes() == content
+            again = await ask(thread, "fourth question")
+            assert_resumed(stage, again, reply.session_id, "fourth question")

@@ -7,36 +7,17 @@ model the thread's true history.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import signal
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-import forkserver
 from clew.api.client import Client, Reply, Run, Thread
 from clew.core.history import Role
 from clew.core.runs.events import AttemptStarted, Event, SessionStarted, TextStreamed, ToolStarted
 from clew.engine.faults import POINTS
-from clew.testing.stage import MODEL, Stage
+from clew.testing.stage import Stage
 from clew.testing.truth import TokenModel, expected, tokens
-
-DRIVER = Path(__file__).parents[1] / "driver.py"
-SLEEP = '!tool Bash {"command": "while true; do sleep 1; done"}'  # a plain long sleep is refused by the real CLI
-TOUCH = '!tool Bash {"command": "touch made"}'
-
-
-def ask_and_die(stage: Stage, prompt: str, point: str) -> None:
-    permissions = "all" if point == "tool_started" else "ask"
-    environ = {**stage.environ, "CLEW_FAULT": point, "CLEW_MODEL": MODEL, "CLEW_PERMISSIONS": permissions}
-    done = forkserver.run(str(stage.work), prompt, MODEL, script=DRIVER, env=environ)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-
-
-def words_for(point: str) -> str:
-    return {"tool_started": f"\n{SLEEP}", "question_asked": f"\n{TOUCH}"}.get(point, "slowly")
+from turns.crashes.killing import SLEEP, Killer, ask_and_die, words_for
 
 
 async def next_turn_is_true(stage: Stage, client: Client, voice: TokenModel, killed: str) -> Reply:
@@ -103,30 +84,6 @@ async def clew_is_killed(stage: Stage, point: str, turn: str) -> None:
         leases = await client.engine.store.call(lambda store: store.leases.under("thread/"))
         assert not leases, "its lease is free"
         await next_turn_is_true(stage, client, voice, prompt)
-
-
-class Killer:
-    """Kills all processes of the agent when the given event comes."""
-
-    def __init__(self, stage: Stage, when: type[Event]) -> None:
-        self._stage = stage
-        self._when = when
-        self.killed = False
-
-    async def watch(self, run: Run) -> None:
-        async for event in run:
-            if isinstance(event, self._when) and not self.killed:
-                for _ in range(500):  # the process may not exist yet
-                    found = self._stage.processes()
-                    if found:
-                        break
-                    await asyncio.sleep(0.01)
-                for pid in found[:1] if self._when is ToolStarted else found:
-                    with contextlib.suppress(
-                        ProcessLookupError
-                    ):  # a helper process of the launcher that has ended by itself
-                        os.kill(pid, signal.SIGKILL)
-                self.killed = bool(found)
 
 
 @pytest.mark.pairwise

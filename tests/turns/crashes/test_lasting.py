@@ -389,13 +389,29 @@ async def test_the_preview_says_what_the_next_turn_will_be_and_what_a_change_wou
         assert "retry" not in ((await thread.preview(answer.id)).after_change or {})
         gone = replace(first, id=TurnId("archived"))
         with pytest.raises(NotFound, match="has no turn archived"):  # as if the turn was archived at the same time
-            await client.engine.store.call(lambda store: after_change(store, thread.record, gone))
+            await after_change(client.engine, thread.record, gone)
         runs = len(await client.runs())
         await thread.edit(first.id, "first question, put better")
         assert (await thread.preview()).reason == "history_changed"
         reply = await (await thread.ask("second question"))
         assert reply.reason == "history_changed", "the preview was right"
         assert len(await client.runs()) == runs + 1, "a preview leaves nothing behind"
+
+
+async def test_the_preview_says_to_which_turn_the_session_is_rewound(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        for question in ("first question", "second question", "third question"):
+            await (await thread.ask(question))
+        second = (await thread.turns())[2]
+        told = (await thread.preview(second.id)).after_change or {}
+        assert all("rewinds to turn 2" in told[how] for how in ("edit", "truncate", "retry")), told
+        assert "4 turns after it" in told["edit"] and "after it" not in told["truncate"].partition(".")[2]
+        await thread.edit(second.id, "second question, put better")
+        preview = await thread.preview()
+        assert (preview.resumes, preview.reason, preview.rewound_to) == (True, "history_changed", 2)
+        reply = await (await thread.ask("fourth question"))
+        assert (reply.session_resumed, reply.reason, reply.rewound_to) == (True, "history_changed", 2), "it was right"
 
 
 async def test_a_run_that_is_taken_up_continues_its_event_numbers_and_its_question_is_asked(scripted: Stage) -> None:

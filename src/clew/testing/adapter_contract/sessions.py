@@ -115,11 +115,10 @@ async def fork_ends_with_the_given_message(subject: Subject) -> None:
     path = session_file(subject, said[0].session_id)
     assert path is not None
     before = path.read_bytes()
-    held = entries(subject, said[0].session_id)
-    for place, earlier in enumerate(said):
-        message = earlier.message_id
-        assert message in [entry.id for entry in held], "the stream and the file have the same id"
-        copy = await turn(subject, "!say four", resume=said[0].session_id, fork=True, rewind_to=message)
+    ends = [entry.end_id for entry in entries(subject, said[0].session_id) if entry.end_id]
+    assert len(set(ends)) == 3, "each complete turn has an id with which a copy can end"
+    for place, end_id in enumerate(ends):
+        copy = await turn(subject, "!say four", resume=said[0].session_id, fork=True, rewind_to=end_id)
         assert copy.text == "four"
         copied = [entry for entry in entries(subject, copy.session_id) if entry.text]
         assert [entry.id for entry in copied if entry.is_prompt] == [
@@ -128,8 +127,12 @@ async def fork_ends_with_the_given_message(subject: Subject) -> None:
         ]
         answers = [entry.text for entry in copied if entry.role is Role.ASSISTANT]
         assert answers == [*("one", "two", "three")[: place + 1], "four"]
-        assert message in [entry.id for entry in copied], "so that a copy can be copied"
+        assert [entry.end_id for entry in copied if entry.end_id][:-1] == ends[: place + 1], "so a copy can be copied"
+        assert 0 < copy.usage.output_tokens < 2 * said[0].usage.output_tokens, "its own usage, without the original's"
         assert copy.usage.cache_read_input_tokens > copy.usage.input_tokens, "the copied part is a cached prefix"
+        again = await turn(subject, "!say five", resume=copy.session_id, fork=True, rewind_to=ends[0])
+        held = [entry.text for entry in entries(subject, again.session_id) if entry.role is Role.ASSISTANT]
+        assert held == ["one", "five"], "the copy was copied"
     assert path.read_bytes() == before, "the original is not changed"
 
 

@@ -15,11 +15,15 @@ from clew.agents.adapter import Adapter, LaunchProfile, SessionEntry, StreamResu
 from clew.core.costs.usage import NO_USAGE, Usage, usage_of_run
 from clew.core.decision import Abilities
 from clew.core.outcome import Outcome
+from clew.core.record import replace
 from clew.core.runs.answer import AnswerBuilder
 from clew.core.runs.events import Event, QuestionAsked, SessionStarted
 from clew.core.runs.permissions import Answer
 from clew.core.thread import Permissions, Trust
+from clew.engine.attempt import not_resumed
 from clew.engine.process.agent import AgentProcess
+from clew.engine.process.copying import make_copy
+from clew.errors import AgentFailed
 from clew.testing.model.refusals import BROKEN_SESSIONS
 
 LIMIT_S = 60.0
@@ -119,11 +123,6 @@ class ContractTurn:
     def text(self) -> str:
         return self._answer.text
 
-    @property
-    def message_id(self) -> str | None:
-        """The id of the answer's last message, if the agent reports it."""
-        return self._answer.message_id
-
     def of(self, kind: type[Event]) -> list[Event]:
         return [event for event in self.events if isinstance(event, kind)]
 
@@ -155,7 +154,7 @@ async def turn(
 
     At the event `stop_at` the agent is interrupted, or killed if it does not support interrupts.
 
-    `fork`: the turn runs in a copy of the resumed session; `rewind_to`: the copy ends with this message.
+    `fork`: the turn runs in a copy of the resumed session; `rewind_to`: the `end_id` of the copy's last turn.
     """
     adapter, can = subject.adapter, await abilities(subject)
     session_id = resume if resume is not None and not fork else str(uuid.uuid4())
@@ -168,9 +167,24 @@ async def turn(
         permissions=permissions,
         trust=Trust.USER,
         work_dir=str(subject.work_dir),
+        config_dir=adapter.config_dir(subject.environ),
         fork_of=resume if fork else None,
         rewind_to=rewind_to,
     )
+    dialog = adapter.copy_dialog(adapter.find(subject.binary, subject.environ), can, launch)
+    if dialog is not None:
+        try:
+            said.session_id = await make_copy(
+                dialog, cwd=str(subject.work_dir), environ=adapter.environment(subject.environ), mark=said.user_uuid
+            )
+        except AgentFailed as error:
+            said.result = not_resumed(error).result
+            return said
+        launch, resume, fork = (
+            replace(launch, session_id=said.session_id, fork_of=None, rewind_to=None),
+            said.session_id,
+            False,
+        )
     before = _total(subject, resume or said.session_id) or NO_USAGE
     async with asyncio.timeout(LIMIT_S), _process(subject, can, launch, said.user_uuid) as process:
         reader = adapter.reader(launch)

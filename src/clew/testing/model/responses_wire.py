@@ -76,9 +76,12 @@ def _arguments(item: Json) -> Any:
 
 
 def request_kind(headers: Mapping[str, str]) -> str:
-    """The purpose of a request, as the Codex CLI reports it: "turn", "compaction", …"""
+    """The purpose of a request, as the Codex CLI reports it: "turn", "compaction", …; "title" for the TUI's titles."""
     try:
-        return str(json.loads(headers.get("x-codex-turn-metadata") or "{}").get("request_kind") or "turn")
+        metadata = json.loads(headers.get("x-codex-turn-metadata") or "{}")
+        if metadata.get("thread_source") == "thread_title":  # it has a session of its own, without a file
+            return "title"
+        return str(metadata.get("request_kind") or "turn")
     except (ValueError, AttributeError):
         return "turn"
 

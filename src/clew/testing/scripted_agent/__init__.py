@@ -4,10 +4,18 @@
 lines on the stream, the same session files and the same refusals (of CLI 2.1.325; a test compares the two side by
 side). It really calls the Messages API at `ANTHROPIC_BASE_URL`, and really runs the tools Bash, Write and Read after
 the same permission question. AskUserQuestion returns the host's answers. Every other tool gives an error result.
+`/compact` summarises the conversation, as in the real CLI: the boundary, the summary and the kept messages in the file,
+and what the model is shown from then on. Every other command is text.
 
-It has no compaction, subagents, hooks or MCP, and no output formats other than stream-json. It does not merge a new
-prompt into a running turn: the prompt waits for a turn of its own. Where the real CLI would retry a request ten times
-over three minutes, this one says `api_retry`, waits a moment and retries once, or `CLAUDE_CODE_MAX_RETRIES` times.
+A session can be rewound (`--resume-session-at`), in a copy or in place. In place the file only grows: the next prompt
+hangs on the named message, and what came after that message is no longer on the active chain. Parallel calls are one
+entry for each call, each on the one before. A result hangs on its own call, so that a walk by `parentUuid` finds only
+the last result.
+
+It has no automatic compaction, subagents, hooks or MCP, and no output formats other than stream-json. It does not merge
+a new prompt into a running turn: the prompt waits for a turn of its own. Where the real CLI would retry a request ten
+times over three minutes, this one says `api_retry`, waits a moment and retries once, or `CLAUDE_CODE_MAX_RETRIES`
+times.
 
 Faults are data. `CLEW_SCRIPT` names a JSON file, `{"faults": [{"do": …}, …]}`. The fields of a fault:
 
@@ -45,6 +53,7 @@ prompt is read. Every further prompt to the same process is a further line with 
 | `host`         | the program that started the process: prompts, answers and interrupts on stdin, lines out   |
 | `turn`         | one prompt, from its arrival to its result                                                  |
 | `conversation` | the requests to the model within a turn, and the tool calls between them                    |
+| `compaction`   | the command `/compact`                                                                      |
 | `request`      | what the model is shown                                                                     |
 | `answer`       | what it answers: bytes, events, blocks, refusals                                            |
 | `tools`        | Bash, Write and Read                                                                        |
@@ -76,13 +85,13 @@ __all__ = ["PRODUCT", "VERSION", "install"]
 # In import order: each comes after the modules that it imports.
 MODULES = (
     *("lines", "options", "account", "faults", "host", "session", "session_file", "answer", "tools", "permission"),
-    *("request", "conversation", "turn", "agent"),
+    *("request", "conversation", "compaction", "turn", "agent"),
 )
 
 
 @cache
 def _compiled() -> bytes:
-    """All modules in one file, so that a start opens and reads one file instead of fourteen."""
+    """All modules in one file, so that a start opens and reads one file instead of fifteen."""
     here = Path(__file__).parent
     names = [(name, here / f"{name}.py") for name in MODULES]
     return marshal.dumps({name: compile(path.read_bytes(), path, "exec", dont_inherit=True) for name, path in names})

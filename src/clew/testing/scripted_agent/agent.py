@@ -9,6 +9,7 @@ import sys
 import time
 from _signal import SIGINT, SIGTERM, set_wakeup_fd, signal  # type: ignore[import-not-found]
 
+from .compaction import is_compaction
 from .faults import Faults, hang
 from .host import Host, Interrupted
 from .lines import is_uuid, new_id, text_of, zero_usage
@@ -103,7 +104,8 @@ class ScriptedAgent:
 
     def turn(self, line: Line) -> None:
         self.host.busy = True
-        self.last_prompt = text_of(line["message"]["content"])
+        content = line["message"]["content"]
+        self.last_prompt = self.session.last_prompt() if is_compaction(content) else text_of(content)
         failed = ScriptedTurn(self, line).run()
         self.results += 1
         self.rc = int(failed and not self.quitting)

@@ -10,7 +10,7 @@ from .faults import crash
 from .host import Interrupted
 from .lines import add_usage, zero_usage
 from .permission import ask_permission, must_ask
-from .request import SYSTEM_PROMPT, connect
+from .request import SYSTEM_PROMPT, connect, messages
 from .tools import TOOLS
 
 TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
@@ -84,7 +84,7 @@ class Conversation:
     def request(self) -> StreamedAnswer:
         started = time.monotonic()
         self.answer, wire = StreamedAnswer(), Wire()
-        connection, gateway = connect(self.session, self.host.model, self.agent.toolbox.names)
+        connection, gateway = connect(self.session, self.host.model, self.agent.toolbox.names, self.messages())
         try:
             while not (wire.complete or self.answer.stopped):
                 self.host.wait(connection.fileno())
@@ -120,6 +120,9 @@ class Conversation:
             raise error
         self.keep_answer()
         return self.answer
+
+    def messages(self) -> list[Line]:
+        return messages(self.session, self.session.chain())
 
     def take_event(self, event: Line) -> None:
         if event["type"] == "ping":

@@ -73,8 +73,8 @@ def text_of(content: object) -> str:
 
 
 def blocks(entry: Line, kind: str | None = None) -> list[Line]:
-    """The content blocks of a message's entry; plain text is one block."""
-    content = entry["message"]["content"] if "message" in entry else []
+    """The content blocks of a message's entry; plain text is one block, and so is the output of a command."""
+    content = entry["message"]["content"] if "message" in entry else entry.get("content", [])
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
     return [block for block in content if kind is None or block["type"] == kind]

@@ -25,7 +25,7 @@ SYSTEM_PROMPT = "You are an agent working with the user toward their goals.\n" +
 )
 
 
-def connect(session: ScriptedSession, model: str, tools: list[str]) -> tuple[socket, str]:
+def connect(session: ScriptedSession, model: str, tools: list[str], shown: list[Line]) -> tuple[socket, str]:
     """Sends the request; returns the connection for its answer, and the address."""
     environ = os.environ
     key = (
@@ -37,7 +37,7 @@ def connect(session: ScriptedSession, model: str, tools: list[str]) -> tuple[soc
         raise ApiError("Not logged in · Please run /login", "authentication_failed")
     gateway = environ.get("ANTHROPIC_BASE_URL", "http://127.0.0.1:1").partition("://")[2].rstrip("/")
     host, _, port = gateway.partition(":")
-    body = dumps(request_body(session, model, tools))
+    body = dumps(request_body(session, model, tools, shown))
     head = (
         f"POST /v1/messages?beta=true HTTP/1.1\r\nHost: {gateway}\r\nContent-Type: application/json\r\n"
         f"Accept: application/json\r\nUser-Agent: claude-cli/{session.version} (external, sdk-cli)\r\n"
@@ -56,7 +56,7 @@ def connect(session: ScriptedSession, model: str, tools: list[str]) -> tuple[soc
     return connection, gateway
 
 
-def request_body(session: ScriptedSession, model: str, tools: list[str]) -> Line:
+def request_body(session: ScriptedSession, model: str, tools: list[str], shown: list[Line]) -> Line:
     schema = {"type": "object", "properties": {}, "additionalProperties": True}
     offered = [{"name": name, "description": f"The tool {name}.", "input_schema": schema} for name in tools]
     system: list[Line] = [
@@ -65,14 +65,14 @@ def request_body(session: ScriptedSession, model: str, tools: list[str]) -> Line
         {"type": "text", "text": SYSTEM_PROMPT, "cache_control": CACHED},
     ]
     user_id = f'{{"device_id":"scripted","account_uuid":"","session_id":"{session.id}"}}'
-    body: Line = {"model": model, "messages": messages(session), "system": system, "tools": offered}
+    body: Line = {"model": model, "messages": shown, "system": system, "tools": offered}
     return {**body, "metadata": {"user_id": user_id}, "max_tokens": 32000, "stream": True}
 
 
-def messages(session: ScriptedSession) -> list[Line]:
-    """The active chain in the API's form: alternating roles, reminders before the text that they came with."""
+def messages(session: ScriptedSession, chain: list[Line]) -> list[Line]:
+    """A chain in the API's form: alternating roles, reminders before the text that they came with."""
     merged: list[Line] = []
-    for role, content in _spoken(session):
+    for role, content in _spoken(session, chain):
         if merged and merged[-1]["role"] == role:
             merged[-1]["content"].extend(content)
         else:
@@ -82,17 +82,17 @@ def messages(session: ScriptedSession) -> list[Line]:
     return merged
 
 
-def _spoken(session: ScriptedSession) -> Iterator[tuple[str, list[Line]]]:
+def _spoken(session: ScriptedSession, chain: list[Line]) -> Iterator[tuple[str, list[Line]]]:
     """Runs of one role. An answer that was an API error ends a run of prompts but is not sent itself."""
     run: list[Line] = []
-    for entry in session.chain():
+    for entry in chain:
         if entry["type"] == "assistant":
             if run:
                 yield "user", _user_content(session, run)
             run = []
             if not entry.get("isApiErrorMessage"):
                 yield "assistant", [dict(block) for block in blocks(entry)]
-        elif entry["type"] in ("user", "attachment"):
+        elif entry["type"] in ("user", "attachment") or entry.get("subtype") == "local_command":
             run.append(entry)
     if run:
         yield "user", _user_content(session, run)

@@ -10,6 +10,9 @@ Rules taken from the real CLI 2.1.325, each measured:
 - A file without a message is not a session. A file that cannot be written causes no error.
 - A prompt without an answer (after a kill or an interrupt) is closed on resume with "No response requested.", and a
   tool call without a result gets a result that says so. Both are written to the file.
+- A `compact_boundary` has no parent and begins a new chain. The entries that it names as preserved follow the summary,
+  although in the file their own parents are on the old chain, and what came next hangs on the summary. (A copy has the
+  right parents.) All other entries before the boundary are out of reach, also for a rewind.
 - The cost is written when the process ends: after a SIGKILL the totals continue from the last written one.
 """
 # ruff: noqa: PTH103, PTH120, PTH123
@@ -19,7 +22,7 @@ from __future__ import annotations
 import os
 
 from .account import Account
-from .lines import blocks, dumps, loads, new_id, stamp, synthetic_message
+from .lines import blocks, dumps, loads, new_id, stamp, synthetic_message, text_of
 
 TYPE_CHECKING = False  # avoids importing typing; type checkers know the name
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ class ScriptedSession:
         self.saving = True
         self.unwritten: list[Line] = []  # a fork's copied chain, until its first prompt arrives
         self.resumed = False
+        self.closed_with: str | None = None  # the answer that this process has added to an interrupted turn
 
     # --- reading
 
@@ -65,6 +69,7 @@ class ScriptedSession:
             self._load_line(text)
         if not any(entry["type"] in ("user", "assistant") for entry in self.entries):
             raise NoConversation(f"No conversation found with session ID: {self.id}")
+        self.move_preserved()
         self.resumed = True
 
     def _load_line(self, text: bytes) -> None:
@@ -77,7 +82,8 @@ class ScriptedSession:
         if line.get("type") == "cost-state":
             self.account.restore(line)
         elif line.get("uuid") and line.get("type") in ("user", "assistant", "attachment", "system"):
-            if line.get("parentUuid") not in self.by_uuid and self.entries:
+            boundary = line.get("subtype") == "compact_boundary"
+            if line.get("parentUuid") not in self.by_uuid and self.entries and not boundary:
                 line["parentUuid"] = self.leaf
             self._remember(line)
 
@@ -95,23 +101,58 @@ class ScriptedSession:
             uuid = entry.get("parentUuid")
         return path[::-1]
 
+    def move_preserved(self) -> None:
+        """Puts the entries that the last compaction preserved where the model is shown them: after the summary."""
+        kept = [each["compactMetadata"].get("preservedMessages") for each in self.entries if "compactMetadata" in each]
+        if not kept or kept[-1] is None or not all(uuid in self.by_uuid for uuid in kept[-1]["uuids"]):
+            return
+        anchor, uuids = kept[-1]["anchorUuid"], kept[-1]["uuids"]
+        for entry in self.entries:
+            if entry.get("parentUuid") == anchor and entry["uuid"] != uuids[0]:
+                entry["parentUuid"] = uuids[-1]
+        self.by_uuid[uuids[0]]["parentUuid"] = anchor
+
     def prompts(self) -> int:
-        return sum("promptSource" in entry for entry in self.chain())
+        """How many prompts led here, also those that were summarised."""
+        positions = [entry["turnPosition"] for entry in self.chain() if "turnPosition" in entry]
+        count: int = positions[-1]["turnIndex"] if positions else 0
+        return count
+
+    def last_prompt(self) -> str:
+        prompts = [entry for entry in self.entries if "promptSource" in entry]
+        return text_of(prompts[-1]["message"]["content"]) if prompts else ""
+
+    def tools_used(self) -> list[str]:
+        """The names of all tools that were called in this session, each once."""
+        return list(dict.fromkeys(call["name"] for entry in self.entries for call in blocks(entry, "tool_use")))
 
     # --- writing
 
     def rewind(self, uuid: str) -> None:
-        if uuid not in self.by_uuid:
+        if uuid not in [entry["uuid"] for entry in self.chain()]:
             raise NoConversation(f"No message found with message.uuid of: {uuid}")
         self.leaf = uuid
         self.resumed = False  # the caller chose where the session ends: nothing is appended to close it
 
     def fork(self, session_id: str, path: str) -> None:
-        chain = [{**entry, "sessionId": session_id} for entry in self.chain()]
+        chain = [{**entry, "sessionId": session_id} for entry in self._with_parallel_results(self.chain())]
+        leaf = self.leaf
         self.id, self.path, self.entries, self.by_uuid = session_id, path, [], {}
         for entry in chain:
             self._remember(entry)
-        self.unwritten = chain
+        self.leaf, self.unwritten = leaf, chain
+
+    def _with_parallel_results(self, chain: list[Line]) -> list[Line]:
+        """The chain with the results that hang on its calls beside it, each before the entry that follows the calls."""
+        places = {entry["uuid"]: place for place, entry in enumerate(chain)}
+        beside: dict[int, list[Line]] = {}  # by the place of the entry before which they go
+        for entry in self.entries:
+            place = places.get(entry.get("parentUuid") or "")
+            if entry["uuid"] not in places and place is not None and blocks(entry, "tool_result"):
+                while place < len(chain) and blocks(chain[place], "tool_use"):
+                    place += 1
+                beside.setdefault(place, []).append(entry)
+        return [each for place, entry in enumerate(chain) for each in (*beside.get(place, ()), entry)]
 
     def note(self, line: Line) -> None:
         """Writes a line that is not part of the chain."""
@@ -162,8 +203,10 @@ class ScriptedSession:
                 toolDenialKind="interrupted",
                 sourceToolAssistantUUID=entry["uuid"],
             )
-        if lost or messages[-1]["type"] == "user":
-            self.add("assistant", message=synthetic_message(NO_RESPONSE), isApiErrorMessage=False, madeBy="other")
+        a_command = text_of(blocks(messages[-1])).startswith(("<command-name>", "<local-command-stdout>"))
+        if lost or (messages[-1]["type"] == "user" and not a_command):
+            said = synthetic_message(NO_RESPONSE)
+            self.closed_with = self.add("assistant", message=said, isApiErrorMessage=False, madeBy="other")["uuid"]
 
     def _calls_without_result(self, messages: Iterable[Line]) -> Iterator[tuple[str, Line]]:
         answered = {block["tool_use_id"] for entry in self.entries for block in blocks(entry, "tool_result")}

@@ -7,6 +7,7 @@ import sys
 import time
 
 from .answer import ApiError
+from .compaction import Compaction, is_compaction
 from .conversation import BUDGET_TOKENS, Conversation
 from .faults import crash, hang
 from .host import Interrupted
@@ -33,7 +34,7 @@ class ScriptedTurn:
         self.denials: list[Line] = []
         self.text = ""
         self.stop_reason: str | None = None
-        self.first = not self.session.entries
+        self.first = all(entry.get("attachment", {}).get("type") != "session_context" for entry in self.session.chain())
         self.prompt_id = new_id()
 
     def run(self) -> bool:
@@ -48,6 +49,10 @@ class ScriptedTurn:
         crashing = self.faults.take("crash_after_init")
         self.session.saving = not self.faults.take("unsaved") and (crashing or {}).get("saved", True)
         self.session.begin(content)
+        if is_compaction(content):
+            self.num_turns = 0
+            self.finish(Compaction(self).run())
+            return False
         blank = isinstance(content, str) and content != "" and not content.strip()
         if not blank:
             self.keep_prompt(content)
@@ -75,10 +80,7 @@ class ScriptedTurn:
         before = [place["snapshot"]["workingDirectory"] for place in places if place["type"] == "environment"]
         snapshot = {"workingDirectory": self.host.cwd, "platform": sys.platform}
         if not before:
-            where = f"# Environment\n - Primary working directory: {self.host.cwd}\n - Platform: {sys.platform}"
-            session.attach("environment", where, snapshot=snapshot)
-            model = self.host.model
-            session.attach("model", f"You are powered by the model {model}.", identity={"modelId": model})
+            self.keep_place()
         elif before[-1] != self.host.cwd:
             moved = f"# Environment update\n - Primary working directory: {self.host.cwd} (was {before[-1]})"
             session.attach("environment", moved, snapshot=snapshot)
@@ -88,6 +90,14 @@ class ScriptedTurn:
             session.attach("session_context", context={})
             session.attach("date", f"Today's date is {today}.", date=today)
             session.attach("prompt_snapshot", systemPrompt=[SYSTEM_PROMPT[:80]])
+
+    def keep_place(self) -> None:
+        """Saves what the model is told about the machine and itself, once in each chain."""
+        snapshot = {"workingDirectory": self.host.cwd, "platform": sys.platform}
+        where = f"# Environment\n - Primary working directory: {self.host.cwd}\n - Platform: {sys.platform}"
+        self.session.attach("environment", where, snapshot=snapshot)
+        model = self.host.model
+        self.session.attach("model", f"You are powered by the model {model}.", identity={"modelId": model})
 
     def say_init(self) -> None:
         line: Line = {"type": "system", "subtype": "init", "cwd": self.host.cwd, "session_id": self.session.id}

@@ -30,12 +30,16 @@ class CountContract:
         store.runs.create(a_run("run-4", "thread-2", reason="no_pin", fallback=True, **answered))
         store.runs.create(a_run("run-5", "thread-2", status=RunStatus.RUNNING, reason="no_pin"))
         store.runs.create(a_run("run-6", "thread-2", status=RunStatus.QUEUED))
+        store.runs.create(a_run("run-7", "thread-1", session_resumed=True, outside=True, **answered))
         assert store.counts.by_outcome() == [
             RunTotals("chat", "claude", True, None, "success", 2, 0, Usage(2, 4, 6, 8), 0.5),
             RunTotals("review", "claude", False, "no_pin", "success", 1, 1, Usage(), 0.25),
             RunTotals("review", "claude", True, None, "success", 1, 0, Usage(1, 2, 3, 4), 0.25),
         ]
         assert store.counts.live_runs() == 2
+        store.runs.create(a_run("run-8", session_resumed=True, reason="history_changed", rewound_to=2, **answered))
+        [rewound] = [each for each in store.counts.by_outcome() if each.rewound]
+        assert (rewound.session_resumed, rewound.runs, rewound.rewound) == (True, 1, 1)
 
     def test_jobs_are_counted_by_status(self, store: Store) -> None:
         assert store.counts.jobs() == {}

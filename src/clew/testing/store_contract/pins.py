@@ -22,11 +22,13 @@ class PinContract:
             resume_count=3,
             failures=1,
             cost_total_usd=0.75,
+            summarised=2,
             created_at=1.0,
             used_at=2.0,
         )
         store.pins.save(pin)
         assert store.pins.of_thread("thread-1") == (pin,)
+        assert store.pins.of_thread("thread-1", absorbed=False) == (replace(pin, absorbed=()),)
         assert store.pins.of_session(pin.session_id) == pin and store.pins.of_session("nothing") is None
         settled = replace(a_pin(state=PinState.GOOD, mark=Mark(0, None)), created_at=1.0)
         store.pins.save(settled)

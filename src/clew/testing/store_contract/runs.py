@@ -47,6 +47,9 @@ class RunContract:
             plain_resume_usd=0.25,
             context_tokens=8,
             plain_context_tokens=9,
+            outside=True,
+            rewound_to=4,
+            rewound_to_turn_id="turn-4",
             created_at=1.0,
             started_at=2.0,
         )
@@ -149,6 +152,12 @@ class RunContract:
         assert sum(row.runs for row in store.runs.stats(since=2.0)) == 3
         store.runs.create(a_run("run-5", reason="no_pin", outcome="success", usage=Usage(1, 2), created_at=5.0))
         assert sum(row.unpriced_runs for row in store.runs.stats()) == 1, "tokens, and no price"
+        store.runs.create(a_run("run-6", **resumed, reason="history_changed", rewound_to=4, created_at=6.0))
+        [rewound] = [row for row in store.runs.stats() if row.rewound]
+        assert (rewound.session_resumed, rewound.reason, rewound.rewound) == (True, "history_changed", 1)
+        before = store.runs.stats()
+        store.runs.create(a_run("run-7", **resumed, outside=True, ended_at=8.0, started_at=7.0, created_at=7.0))
+        assert store.runs.stats() == before, "what was done outside Clew is not counted"
         assert store.runs.stats(thread_id="nobody") == []
 
     def test_stats_are_grouped_by_day(self, store: Store) -> None:

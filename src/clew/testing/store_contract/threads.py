@@ -142,7 +142,7 @@ class TurnContract:
         store.threads.create(a_thread())
         user = a_turn("turn-b")
         answer = a_turn("turn-a", "hi", Role.ASSISTANT, agent="claude", model="opus", partial=True, message_id="m")
-        answer = replace(answer, run_id=RunId("run-1"))
+        answer = replace(answer, run_id=RunId("run-1"), outside=True)
         store.turns.add("thread-1", user)
         store.turns.add("thread-1", answer)
         assert store.turns.history("thread-1") == (user, answer)
@@ -157,6 +157,20 @@ class TurnContract:
         with raises(UsageError):
             store.turns.add("thread-1", a_turn("turn-1", "another"))
         assert store.turns.history("thread-1") == (a_turn("turn-1"),)
+
+    def test_a_turn_can_be_inserted_before_another(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.threads.create(a_thread("thread-2", "other"))
+        for id in ("c", "d", "g", "h"):
+            store.turns.add("thread-1", a_turn(id))
+        store.turns.archive("thread-1", "h", inclusive=True, at=20.0, why="truncated")
+        for id, following in (("a", "c"), ("b", "c"), ("e", "g"), ("f", "g"), ("i", None)):
+            store.turns.add("thread-1", a_turn(id), before=following)
+        assert "".join(turn.id for turn in store.turns.history("thread-1")) == "abcdefgi"
+        assert "".join(stored.turn.id for stored in store.turns.all("thread-1")) == "abcdefghi"
+        with raises(NotFound):
+            store.turns.add("thread-2", a_turn("j"), before="c")
+        assert store.turns.history("thread-2") == ()
 
     def test_any_text_is_stored_unchanged(self, store: Store) -> None:
         store.threads.create(a_thread())

@@ -8,8 +8,11 @@ prompt's.
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 from clew.core.history import Turn, Visibility, visible
 from clew.testing.model.api import ModelApi
@@ -20,6 +23,19 @@ _TOKEN = re.compile(r"\b[uaf]\d+z\b")
 
 def tokens(text: str) -> list[str]:
     return _TOKEN.findall(text)
+
+
+def saved_tokens(path: Path) -> frozenset[str]:
+    """The tokens of all messages in the file of a Claude session, whether or not they are on its active chain."""
+    if not path.exists():
+        return frozenset()
+    lines = (json.loads(line) for line in path.read_bytes().splitlines())
+    messages = (line["message"]["content"] for line in lines if line["type"] in ("user", "assistant"))
+    return frozenset(token for content in messages for text in _texts(content) for token in tokens(text))
+
+
+def _texts(content: str | list[dict[str, Any]]) -> list[str]:
+    return [content] if isinstance(content, str) else [block.get("text", "") for block in content]
 
 
 class TokenModel:
@@ -41,6 +57,8 @@ class TokenModel:
     def answer(self, request: Request) -> Reply | None:
         if self.refusing_history is not None and any(each.get("role") == "assistant" for each in request.messages):
             return self.refusing_history
+        if request.is_compaction:  # a summary has no token, because it is not a turn of the thread
+            return None
         said = newest_user_text(request.messages)
         if newest_tool_result(request.messages) is None and any(line.startswith("!") for line in said.splitlines()):
             return None

@@ -1,0 +1,155 @@
+"""What a terminal shows: text and control sequences in, lines out. Enough of xterm for the TUIs of the agents.
+
+A TUI redraws only what has changed, so the text of its output is not the text on the screen: of a word, it may write
+two letters, because the others are there already.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+ROWS: Final = 40
+COLUMNS: Final = 120
+
+_PIECE: Final = re.compile(
+    r"\x1b\[(?P<arguments>[0-9;:?<>=!$]*) ?(?P<command>[@-~])"
+    r"|\x1b[\]P_^X].*?(?:\x07|\x1b\\)"  # a title, a link, a query
+    r"|\x1b[()*+#%]."
+    r"|\x1b(?P<escape>[^\[\]P_^X()*+#%])"
+    r"|(?P<character>[^\x1b])",
+    re.DOTALL,
+)
+
+
+class Screen:
+    """A screen without colours. What scrolls out at the top is gone."""
+
+    def __init__(self) -> None:
+        self._lines = [_blank() for _ in range(ROWS)]
+        self._row = self._column = 0
+        self._top, self._bottom = 0, ROWS  # the region that scrolls
+        self._saved = (0, 0)
+        self._rest = ""  # the beginning of a sequence that is not complete yet
+
+    @property
+    def text(self) -> str:
+        return "\n".join("".join(line).rstrip() for line in self._lines).rstrip()
+
+    def write(self, text: str) -> None:
+        text, at = self._rest + text, 0
+        while at < len(text) and (piece := _PIECE.match(text, at)) is not None:
+            at = piece.end()
+            if piece["character"] is not None:
+                self._put(piece["character"])
+            elif piece["command"] is not None:
+                self._obey(piece["command"], piece["arguments"])
+            elif piece["escape"] is not None:
+                self._escape(piece["escape"])
+        self._rest = text[at:]
+
+    def _put(self, character: str) -> None:
+        match character:
+            case "\r":
+                self._column = 0
+            case "\n":
+                self._down()
+            case "\b":
+                self._column = max(0, self._column - 1)
+            case _ if character >= " ":
+                if self._column >= COLUMNS:
+                    self._column = 0
+                    self._down()
+                self._lines[self._row][self._column] = character
+                self._column += 1
+
+    def _down(self) -> None:
+        if self._row == self._bottom - 1:
+            self._scroll(1)
+        else:
+            self._row = min(self._row + 1, ROWS - 1)
+
+    def _scroll(self, lines: int, top: int | None = None) -> None:
+        top = self._top if top is None else top
+        for _ in range(abs(lines)):
+            del self._lines[top if lines > 0 else self._bottom - 1]
+            self._lines.insert(self._bottom - 1 if lines > 0 else top, _blank())
+
+    def _escape(self, command: str) -> None:
+        match command:
+            case "M" if self._row == self._top:
+                self._scroll(-1)
+            case "M":
+                self._row = max(0, self._row - 1)
+            case "7":
+                self._saved = (self._row, self._column)
+            case "8":
+                self._row, self._column = self._saved
+
+    def _obey(self, command: str, arguments: str) -> None:
+        if arguments[:1] in ("?", "<", ">", "=", "!"):
+            return  # a mode of the terminal
+        numbers = [int(each) if each.isdigit() else 0 for each in arguments.split(";")]
+        count = numbers[0] or 1
+        match command:
+            case "H" | "f":
+                self._row, self._column = count - 1, (numbers[1] or 1) - 1 if len(numbers) > 1 else 0
+            case "A" | "F":
+                self._row -= count
+            case "B" | "E":
+                self._row += count
+            case "C":
+                self._column += count
+            case "D":
+                self._column -= count
+            case "G":
+                self._column = count - 1
+            case "d":
+                self._row = count - 1
+            case "r":
+                self._top = count - 1
+                self._bottom = numbers[1] if len(numbers) > 1 and numbers[1] else ROWS
+                self._row = self._column = 0
+            case _:
+                self._change(command, numbers[0], count)
+        if command in "EF":
+            self._column = 0
+        self._row = min(max(0, self._row), ROWS - 1)
+        self._column = min(max(0, self._column), COLUMNS)
+
+    def _change(self, command: str, which: int, count: int) -> None:
+        """The commands that erase, insert or move text. Colours and the rest are ignored."""
+        match command:
+            case "J":
+                before, after = range(self._row), range(self._row + 1, ROWS)
+                for row in {0: [*after], 1: [*before]}.get(which, [*before, *after]):
+                    self._lines[row] = _blank()
+                self._erase(which)
+            case "K":
+                self._erase(which)
+            case "X":
+                self._wipe(self._column, self._column + count)
+            case "P":
+                line = self._lines[self._row]
+                del line[self._column : self._column + count]
+                line.extend(" " * (COLUMNS - len(line)))
+            case "@":
+                line = self._lines[self._row]
+                line[self._column : self._column] = " " * count
+                del line[COLUMNS:]
+            case "L" | "M":
+                self._scroll(-count if command == "L" else count, self._row)
+            case "S" | "T":
+                self._scroll(count if command == "S" else -count)
+
+    def _erase(self, which: int) -> None:
+        start, end = {0: (self._column, COLUMNS), 1: (0, self._column + 1)}.get(which, (0, COLUMNS))
+        self._wipe(start, end)
+
+    def _wipe(self, start: int, end: int) -> None:
+        for column in range(start, min(end, COLUMNS)):
+            self._lines[self._row][column] = " "
+
+
+def _blank() -> list[str]:
+    return [" "] * COLUMNS
