@@ -136,7 +136,7 @@ async def _converse(stage: Stage, setting: Setting, resume: bool, turns: int) ->
         thread = await client.thread("bench", cwd=stage.work)
         for turn in counted(f"{setting.name}, {'resume' if resume else 'transcript'}", turns):
             setting.before_turn(stage, turn)
-            reply = await (await thread.ask(_padded(f"Question {turn}:", PROMPT_CHARS), resume=resume))
+            reply = await (await thread.ask(padded(f"Question {turn}:", PROMPT_CHARS), resume=resume))
             if reply.session_resumed != (resume and turn > 0) or len(reply.text) != REPLY_CHARS:
                 raise RuntimeError(f"turn {turn} did not go as it should: {reply.reason}, {len(reply.text)} characters")
             requests = stage.api.requests  # the CLI's other requests cost money too
@@ -148,10 +148,10 @@ async def _converse(stage: Stage, setting: Setting, resume: bool, turns: int) ->
 def _reply(request: Request) -> Reply | None:
     if not request.is_main:
         return None
-    return Text(_padded(f"Answer to {len(request.messages)} messages:", REPLY_CHARS))
+    return Text(padded(f"Answer to {len(request.messages)} messages:", REPLY_CHARS))
 
 
-def _padded(start: str, length: int) -> str:
+def padded(start: str, length: int) -> str:
     filler = " the quick brown fox jumps over the lazy dog"
     return (start + filler * (length // len(filler) + 1))[:length].rstrip().ljust(length, ".")
 

@@ -23,6 +23,7 @@ from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pins import Absorbed, Mark, Observed, Pin, PinState, Runtime
 from clew.core.record import replace
 from clew.core.runs.run import Owner
+from clew.core.session import SessionState
 from clew.core.thread import Thread
 from clew.engine.planning.plan import AttemptPlan, Planner
 from clew.engine.request import TurnRequest, new_run
@@ -78,7 +79,7 @@ class World:
     def decide(self) -> None:
         prompt = _turn(len(self.history))
         request = DecisionRequest("claude", MODEL, self.thread.cwd, self.runtime, prompt)
-        observed = Observed(exists=True, mark=self.pin.mark)
+        observed = Observed(SessionState.SAME, mark=self.pin.mark)
         case = DecisionCase(request, self.history, (self.pin,), ABILITIES, observed, Policy(), time.time())
         decision = decide(case)
         assert isinstance(decision, Resume) and decision.prompt == prompt.text
@@ -88,7 +89,17 @@ class World:
         request = TurnRequest(self.thread, "What is next?" * 30)
         run = new_run(request, MODEL, self.context)
         self.store.runs.create(run)
-        planner = Planner(Claude(), ABILITIES, self.runtime, Policy(), self.context, request, run, lambda store: None)
+        planner = Planner(
+            Claude(),
+            ABILITIES,
+            self.runtime,
+            Policy(),
+            self.context,
+            request,
+            run,
+            lambda agent: None,
+            lambda store: None,
+        )
         began = time.perf_counter()
         plan = planner.first(self.store)
         took = time.perf_counter() - began
