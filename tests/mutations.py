@@ -28,7 +28,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "src" / "clew" / "core"
-TESTS = [str(ROOT / "tests" / "core" / f"test_{name}.py") for name in ("decision", "outcome", "pins", "session")]
+NAMES = ("decision", "rewind", "decision_random", "outcome", "pins", "session")
+TESTS = [str(ROOT / "tests" / "core" / f"test_{name}.py") for name in NAMES]
 DECISION, OUTCOME, PINS, SESSION = "decision", "outcome", "pins", "session"
 # Not run against mutants: it compares the guards with a fixed list, so it notices every swap. Another test must notice
 # the effect.

@@ -26,7 +26,6 @@ from clew.core.history import Role
 from clew.core.record import Record
 from clew.core.runs.answer import join_messages
 
-
 BEFORE_FIRST = ""  # the end of a chain that somebody shortened to nothing
 
 

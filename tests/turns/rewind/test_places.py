@@ -203,7 +203,7 @@ class TestCompaction:
             await edit_prompt(it, number)
             await it.assert_fresh(await it.ask(), "history_changed")
 
-    async def test_codex_can_be_rewound_to_before_its_own_summary(self, codex: Stage) -> None:
+    async def test_before_codexs_own_summary_the_session_cannot_be_used(self, codex: Stage) -> None:
         settings = codex.home / ".codex" / "config.toml"
         settings.write_text("model_auto_compact_token_limit = 10000\n" + settings.read_text())
         async with scene(codex, "codex") as it:
@@ -213,9 +213,8 @@ class TestCompaction:
             summaries = [request for request in codex.api.requests if request.is_compaction]
             assert len(summaries) == 1 and it.voice.tokens_of(summaries[0])[:3] == ["u1z", "a2z", "u3z"]
             it.keep()
-            [first, *_] = await it.answers()
             await it.thread.truncate((await it.prompts())[1].id)
-            await it.assert_rewound(await it.ask(), first)
+            await it.assert_fresh(await it.ask(), "history_changed")
 
 
 async def test_a_standing_text_that_was_changed_after_the_place_is_sent_again(cast: Cast) -> None:

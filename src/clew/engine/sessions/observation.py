@@ -67,7 +67,7 @@ def _is_in_earlier_file(adapter: Adapter, path: Path, mark: Mark | None) -> bool
 
 
 def _read_since(adapter: Adapter, path: Path, mark: Mark | None) -> SessionView | None:
-    """What was added after our last turn, if that is nothing but bookkeeping; else the whole session. None: it is empty.
+    """What was added after our last turn, if that is only bookkeeping; else the whole session. None: it is empty.
 
     Only the whole session shows whether our last line is still on its chain, and whether a new line repeats the id of
     an earlier one.
@@ -224,13 +224,15 @@ def ends_of(adapter: Adapter, pin: Pin) -> tuple[SessionEnd, ...]:
 
 
 def ends_in(view: SessionView) -> tuple[SessionEnd, ...]:
+    """Only ends after the last compaction count (law 3)."""
     found: list[SessionEnd] = []
+    after = {entry.id for entry in view.entries[view.compacted_after :]}
     turns = list(session_turns(view.entries))
     told = [n for n, turn in enumerate(turns) if turn.prompt and f"{prompts.STANDING}\n" in turn.prompt.text]
     asked = 0
     for place, turn in enumerate(turns):
         asked += turn.prompt is not None
-        if (end_id := _safe_id(turn.end_id)) is not None:
+        if (end_id := _safe_id(turn.end_id)) is not None and turn.answers[-1].id in after:
             ids = frozenset({end_id, *(entry.id for entry in turn.answers)})
             found.append(SessionEnd(end_id, ids, asked, told_later=bool(told) and told[-1] > place))
     return tuple(found)
@@ -267,8 +269,8 @@ def used(adapter: Adapter, pin: Pin) -> Usage | None:
 
 
 def tool_called(adapter: Adapter, pin: Pin) -> bool:
-    """Whether the model has called a tool since our last turn ended. In a new copy, only what follows our prompt counts:
-    what is before was copied."""
+    """Whether the model has called a tool since our last turn ended. In a new copy, only what follows our prompt
+    counts: what is before was copied."""
     path = file_of(adapter, pin)
     try:
         view = adapter.read_session(path, pin.mark.size_bytes if pin.mark else 0) if path is not None else None

@@ -3,7 +3,7 @@
 The file is only appended to. A `compact_boundary` without a parent begins a new chain; its `logicalParentUuid` names
 the end of the old one. The summary follows, then the command itself and its output, as messages of the user. The
 model's last answer is not summarised but kept: `preservedMessages` says which entries of the old chain the model is
-shown after the summary (`ScriptedSession.move_preserved`). A conversation with a single answer is summarised completely.
+shown after the summary (`ScriptedSession.move_preserved`). If there is only one answer, it is summarised too.
 
 A command is not a turn: the result has `num_turns` 0, and also a failed compaction is a success.
 """
