@@ -30,7 +30,7 @@ from clew.core.pins import (
 )
 from clew.core.record import replace
 from clew.core.session import SessionState
-from core.decision_cases import ask, make_pin, make_request, said, user
+from core.decision_cases import NOW, ask, make_pin, make_request, said, user
 
 CAN_REWIND = Abilities(resume=True, choose_id=True, fork=True, rewind=True)
 CAN_COPY = Abilities(resume=True, choose_id=True, fork=True)
@@ -261,6 +261,25 @@ class TestOthers:
     def test_else_the_reason_of_the_newest_session_counts(self, more: dict[str, Any], reason: Reason) -> None:
         given = {"abilities": CAN_COPY, "observed": Observed(SessionState.GONE), "others": ((self.OLDER, AS_LEFT),)}
         decision = ask(history=LONG, pins=(self.OLDER, make_pin(LONG)), **{**given, **more})
+        assert isinstance(decision, Fresh) and decision.reason is reason
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"state": PinState.POISONED}, Reason.POISONED),
+            ({"work_dir": "/elsewhere"}, Reason.WORK_DIR_CHANGED),
+            ({"used_at": NOW - 1000}, Reason.EXPIRED),
+            ({"resume_count": 4}, Reason.WORN_OUT),
+        ],
+    )
+    def test_a_session_that_may_not_be_used_is_not_replaced(self, changes: dict[str, Any], reason: Reason) -> None:
+        decision = ask(
+            history=LONG,
+            pins=(self.OLDER, make_pin(LONG, **changes)),
+            abilities=CAN_REWIND,
+            policy=Policy(max_age_s=500.0, max_resumes=4),
+            others=((self.OLDER, AS_LEFT),),
+        )
         assert isinstance(decision, Fresh) and decision.reason is reason
 
     @pytest.mark.parametrize("state", [SessionState.SAME, SessionState.BRANCHED])

@@ -15,7 +15,7 @@ from clew.api.client import Client, Thread
 from clew.core.ids import ThreadId
 from clew.core.pins import PinState
 from clew.core.runs.events import TextStreamed
-from clew.errors import Busy
+from clew.errors import Busy, UsageError
 from clew.hosts.chat.agent_sessions import AgentSessions
 from clew.testing.model.api import ModelApi
 from clew.testing.stage import CODEX_MODEL, MODEL, Stage
@@ -219,9 +219,15 @@ class TestContinuedOutside:
             assert str((await ask(mine, voice.prompt(), fresh_session=True)).session_id) != old
             sessions = AgentSessions(client.engine)
             assert (await sessions.adopt(await sessions.find(old))).thread is None
+            assert (await mine.sync(dry_run=True)).branched == ()
             continue_without_clew(scripted, old, voice.outside_prompt())
+            for dry_run in (True, False):
+                found = await mine.sync(dry_run=dry_run)
+                assert (found.turns, found.branched) == ((), (old,))
             assert (await sessions.adopt(await sessions.find(old))).turns == 4
-            assert (await ask(mine, voice.prompt())).session_resumed
+            assert (await mine.sync()).branched == ()
+            reply = await ask(mine, voice.prompt())
+            assert (reply.session_resumed, reply.warnings) == (True, ())
 
     async def test_without_follow_moves_every_continued_session_can_be_adopted(self, scripted: Stage) -> None:
         voice = TokenModel(scripted.api)
@@ -229,6 +235,9 @@ class TestContinuedOutside:
             mine = await client.thread("mine", cwd=scripted.work)
             session_id = str((await ask(mine, voice.prompt())).session_id)
             continue_without_clew(scripted, session_id, voice.outside_prompt())
+            assert (await mine.sync(dry_run=True)).turns == ()
+            with pytest.raises(UsageError, match="follow_moves is false"):
+                await mine.sync()
             assert (await ask(mine, voice.prompt())).reason == "session_diverged"
             sessions = AgentSessions(client.engine)
             assert (await sessions.adopt(await sessions.find(session_id))).turns == 4

@@ -67,11 +67,11 @@ class Reason(StrEnum):
 MEANING: dict[Reason, str] = {
     Reason.DISABLED: "resume is switched off",
     Reason.UNSUPPORTED: "this agent cannot resume a session",
-    Reason.FORCED_FRESH: "a fresh session was asked for",
+    Reason.FORCED_FRESH: "a fresh session was asked for, or a prompt was asked again after a failure",
     Reason.FIRST_TURN: "first turn of the thread",
     Reason.NO_PIN: "no session of this agent and model to resume",
     Reason.POISONED: "the session's history is broken for good",
-    Reason.HISTORY_CHANGED: "turns that the session holds were edited, removed or hidden",
+    Reason.HISTORY_CHANGED: "turns that the session holds were edited, removed, hidden or asked again",
     Reason.WORK_DIR_CHANGED: "the work directory changed",
     Reason.RUNTIME_CHANGED: "the agent's binary or settings folder changed",
     Reason.EXPIRED: "the session is too old",

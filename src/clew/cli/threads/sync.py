@@ -22,8 +22,8 @@ COMPACTED = (
     "clew ask --fresh-session sends them all again."
 )
 BRANCHED = (
-    "The session {session_id} was continued outside Clew from an earlier turn: what was said there is not in this "
-    "thread, and the next turn starts a fresh session."
+    "The session {session_id} was continued outside Clew from an earlier turn, or after this thread had left it: what "
+    "was said there is not in this thread."
 )
 
 

@@ -51,7 +51,9 @@ def plain_resume(run: Run, requests: RequestUsage, before: Run | None) -> PlainR
     as_run = PlainResume(run.usage, requests.context_tokens)
     if before is None or not _would_continue(run):
         return as_run
-    held, plain = before.context_tokens or 0, before.plain_context_tokens or 0
+    held = before.context_tokens or 0
+    # A turn that was made outside Clew was made in the plain session.
+    plain = held if before.plain_context_tokens is None else before.plain_context_tokens
     in_place = run.session_id == before.session_id
     if in_place and first.shown_tokens < held:
         return as_run  # the session was compacted in between; a plainly resumed one would have been compacted too

@@ -137,15 +137,18 @@ class _Figures(Record):
 def _session_size(store: Store, adapter: Adapter, case: DecisionCase, decision: Resume) -> SessionSize:
     pin = decision.pin
     held = case.seen[: len(pin.absorbed)]
-    measured = store.runs.last_measured_in(pin.thread_id, pin.session_id)
-    used_at = pin.used_at if measured is None or measured.ended_at is None else measured.ended_at
+    last = measured = store.runs.last_measured_in(pin.thread_id, pin.session_id)
+    if decision.rewind is not None:  # the copy is as large as the session was after that turn
+        turn = store.turns.find(decision.rewind.turn_id)
+        measured = store.runs.find(turn.run_id) if turn is not None and turn.run_id is not None else None
+    used_at = pin.used_at if last is None or last.ended_at is None else last.ended_at
     tokens = adapter.start_tokens + sum(len(turn.text) for turn in held) // CHARS_PER_TOKEN
     if measured is not None and measured.context_tokens is not None:
         tokens = measured.context_tokens
     answer = held[-1].text if held and held[-1].role is Role.ASSISTANT else ""
     return SessionSize(
         tokens,
-        is_measured=measured is not None,
+        is_measured=measured is not None and measured.context_tokens is not None,
         is_cached=case.now - used_at <= CACHE_LIFE_S,
         last_answer_tokens=len(answer) // CHARS_PER_TOKEN,
     )

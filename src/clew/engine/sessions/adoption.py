@@ -24,7 +24,7 @@ from clew.core.thread import Thread, is_safe_argument
 from clew.engine.leases import live_lease, thread_key
 from clew.engine.planning.notices import taken_over_key
 from clew.engine.sessions.observation import mark_of, observed_in, turns_in
-from clew.engine.sessions.outside import Arrival, OutsideRound, outside_rounds, store_arrival
+from clew.engine.sessions.outside import Arrival, OutsideRound, newest_pins, outside_rounds, store_arrival
 from clew.engine.settings import RuntimeContext
 from clew.errors import Busy, Conflict
 from clew.store.store import Store
@@ -88,8 +88,9 @@ def adopt(
         raise Conflict(f"Session {session_id} belongs to a thread already.", hint="clew threads list shows them.")
     if owner is not None:
         _check_idle(store, store.threads.require_by_id(owner.thread_id), context)
+        if any(pin.id == owner.id for pin in newest_pins(store.pins.of_thread(owner.thread_id))):
+            store.key_values.set(taken_over_key(owner.thread_id), thread.name)
         store.pins.give_up_session(session_id)
-        store.key_values.set(taken_over_key(owner.thread_id), thread.name)
     before = store.turns.history(thread.id)
     pin = _pin(thread, found, session_id, model, context)
     rounds = _rounds(store, pin, found, context)

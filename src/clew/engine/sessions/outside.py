@@ -83,11 +83,19 @@ def arrival(
 def has_news(pins: Sequence[Pin], adapter_of: AdapterOf) -> bool:
     """Whether `arrival` would find anything. It is cheap if nothing has changed: it reads no turns, and the pins need
     not know what they absorbed."""
-    for pin in _newest(pins):
-        adapter = adapter_of(pin.agent) if _is_read(pin) else None
-        if adapter is not None and observe(adapter, pin).state in MOVED:
-            return True
-    return False
+    return any(_is_read(pin) and _has_moved(pin, adapter_of) for pin in _newest(pins))
+
+
+def left_behind(pins: Sequence[Pin], adapter_of: AdapterOf) -> tuple[SessionId, ...]:
+    """The sessions that the thread does not use any more, and that were continued outside Clew since."""
+    current = {pin.id for pin in _newest(pins)}
+    left = (pin for pin in pins if pin.id not in current and pin.state is not PinState.RETIRED)
+    return tuple(pin.session_id for pin in left if _is_read(pin) and _has_moved(pin, adapter_of))
+
+
+def _has_moved(pin: Pin, adapter_of: AdapterOf) -> bool:
+    adapter = adapter_of(pin.agent)
+    return adapter is not None and observe(adapter, pin).state in MOVED
 
 
 def _is_read(pin: Pin) -> bool:

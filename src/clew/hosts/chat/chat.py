@@ -67,7 +67,7 @@ class Synced(Record):
     name: str  # the thread's
     turns: History
     is_compacted: bool = False  # one of its sessions was compacted: it holds earlier turns only as a summary
-    branched: tuple[SessionId, ...] = ()  # continued from an earlier turn: not the thread's any more, can be adopted
+    branched: tuple[SessionId, ...] = ()  # sessions that were continued apart from the thread: they can be adopted
 
 
 # Writes a thread, or both threads of a pair, to an archive file and deletes them from the store. Raises Busy.
@@ -268,16 +268,22 @@ class Chat:
 
         `dry_run`: only says what would come in, also during a run.
         """
-        from clew.engine.sessions.outside import Arrival, arrival, has_news, store_arrival
+        from clew.engine.sessions.outside import Arrival, arrival, has_news, left_behind, store_arrival
 
         engine = self._engine
+        if not engine.settings.policy.follow_moves:
+            if dry_run:
+                return Synced(thread.name, ())
+            hint = "clew sessions adopt makes a new thread of everything that a session holds."
+            raise UsageError("Turns from outside Clew are not brought in: follow_moves is false.", hint=hint)
 
         def look(store: Store) -> tuple[Arrival, Synced]:
             pins = store.pins.of_thread(thread.id)
             found = arrival(store, thread, pins, engine.adapter_of, engine.context)
             states = {pin.session_id: found.observed[pin.id].state for pin in pins if pin.id in found.observed}
             branched = tuple(session for session, state in states.items() if state is SessionState.BRANCHED)
-            return found, Synced(thread.name, found.turns, bool(found.compacted), branched)
+            apart = (*branched, *left_behind(pins, engine.adapter_of))
+            return found, Synced(thread.name, found.turns, bool(found.compacted), apart)
 
         def bring_in(store: Store, now: float) -> Synced:
             found, synced = look(store)
@@ -288,7 +294,9 @@ class Chat:
 
         def report(store: Store) -> Synced:
             pins = store.pins.of_thread(thread.id, retired=False, absorbed=False)
-            return look(store)[1] if has_news(pins, engine.adapter_of) else Synced(thread.name, ())
+            if has_news(pins, engine.adapter_of):
+                return look(store)[1]
+            return Synced(thread.name, (), branched=left_behind(pins, engine.adapter_of))
 
         if dry_run:
             return await self._store.read_large(report)
