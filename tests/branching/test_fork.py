@@ -371,7 +371,7 @@ class TestRecord:
             (("maze",), {"at_round": 2}, UsageError),
             (("maze",), {"at_round": 0}, UsageError),
             (("maze",), {"at_turn": "turn-9"}, NotFound),
-            (("maze",), {"at_turn": ""}, NotFound),
+            (("maze",), {"at_turn": ""}, UsageError),
             (("maze",), {"at_turn": "turn-1", "at_round": 1}, UsageError),
         ],
     )

@@ -311,7 +311,7 @@ def test_the_error_of_an_unanswered_prompt_stays_with_it(daemon: Daemon, visit: 
     error.get_by_test_id("prompt-to-composer").click()
     expect(page.get_by_test_id("composer")).to_have_value("!fail 429 rate_limit_error Slow down")
     error.get_by_test_id("ask-again-here").click()
-    expect(page.get_by_test_id("consequence")).to_contain_text("rewinds to turn 2; 3 turns after it are archived.")
+    expect(page.get_by_test_id("consequence")).to_contain_text("turn 2. The 3 turns after this prompt are archived.")
 
 
 def test_a_missing_directory_is_reported_at_its_field(daemon: Daemon, visit: Visit) -> None:

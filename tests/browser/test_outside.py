@@ -31,7 +31,7 @@ def test_a_bar_offers_to_bring_in_what_was_done_in_a_terminal(daemon: Daemon, vi
     outside(daemon, thread, '!tool Bash {"command": "echo hi", "description": "greets"}')
     page.evaluate("window.dispatchEvent(new Event('focus'))")  # back from the terminal
     bar = page.get_by_test_id("outside-bar")
-    expect(bar).to_contain_text("2 turns were made outside Clew.")
+    expect(bar).to_contain_text("2 turns were made outside Clew. The next prompt brings them in, too.")
     expect(page.get_by_test_id("session-line")).to_contain_text("Resumes the session")
     assert len(daemon.turns(thread)) == 2, "looking at it changes nothing"
 
@@ -80,7 +80,10 @@ def test_a_change_says_to_which_turn_it_rewinds_and_the_badge_says_it_too(daemon
     expect(page.get_by_test_id("consequence")).to_contain_text("Archives 2 turns. The session rewinds to turn 4")
     page.keyboard.press("Escape")
     prompts(page).nth(2).get_by_test_id("retry-turn").click()
-    expect(page.get_by_test_id("consequence")).to_contain_text("in a copy of the session, which rewinds to turn 4")
+    expect(page.get_by_test_id("consequence")).to_contain_text(
+        "Asks this again. A copy of the session continues from turn 4. The 1 turn after this prompt is archived. "
+        "Files that these turns changed stay as they are."
+    )
     page.keyboard.press("Escape")
     prompts(page).nth(1).hover()
     prompts(page).nth(1).get_by_test_id("edit-turn").click()

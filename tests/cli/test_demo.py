@@ -35,11 +35,14 @@ def test_the_tour_resumes_edits_and_compares(both: Any, tmp_path: Any) -> None:
 
 
 def test_the_tour_reads_well_in_a_pipe(cli: Any) -> None:
-    done = cli.run("demo", "--turns", "3")
+    done = cli.run("demo", "--turns", "4")
 
     assert done.code == 0
     assert "fresh: first turn of the thread" in done.out
     assert "resumed · " in done.out
+    assert "your second prompt (turn 3) now reads: " in done.out
+    assert "\n 3 you " in done.out and "\n 4 claude " in done.out, "turns have the numbers that `threads show` prints"
+    assert "resumed, rewound to turn 2: " in done.out
     assert "What resuming saved" in done.out
     assert "measured" in done.out
     assert "1 = one uncached input token" in done.out

@@ -174,6 +174,18 @@ def test_turns_from_outside_come_in_first(thread: Thread) -> None:
     assert thread.kept() == [turn.text for turn in thread.turns]
 
 
+def test_without_following_a_session_that_was_continued_outside_is_not_used() -> None:
+    thread = made(follow_moves=False)
+    session = thread.ask()
+    assert thread.source() is not None
+    thread.outside(session, comes_in=False)
+    assert thread.source() is None and thread.ledger.due() == []
+
+
+def test_without_resumes_every_ask_is_fresh() -> None:
+    assert made(enable_resume=False).source() is None
+
+
 def test_only_turns_from_outside_may_be_out_of_order(thread: Thread) -> None:
     session = thread.ask()
     thread.ledger.continued(session, "f20z", "a21z")

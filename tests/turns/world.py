@@ -49,9 +49,17 @@ class World:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, stage: Stage, visibility: Visibility, *, rewind: bool = True, model_switch: str = "transcript"
+        cls,
+        stage: Stage,
+        visibility: Visibility,
+        *,
+        rewind: bool = True,
+        model_switch: str = "transcript",
+        follow_moves: bool = True,
+        enable_resume: bool = True,
     ) -> AsyncIterator[World]:
         settings: dict[str, Any] = {"rewind": rewind, "model_switch": model_switch}
+        settings |= {"follow_moves": follow_moves, "enable_resume": enable_resume}
         async with stage.open(adapters=[Other()], **settings) as client:
             yield await cls.make(stage, client, visibility, **settings)
 

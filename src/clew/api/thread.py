@@ -174,9 +174,12 @@ class Thread:
             trust=optional_choice(Trust, trust),
         )
 
-    async def session_words(self) -> str:
-        """What the changes of the thread have done to its session, as a sentence."""
-        return await self._chat.session_words(self.record)
+    async def session_words(self, *, before: int | None = None, archived: int = 0) -> str:
+        """What the changes of the thread have done to its session, in sentences.
+
+        `before`: how many turns the thread has before the changed one. `archived`: how many turns were archived.
+        """
+        return await self._chat.session_words(self.record, before=before, archived=archived)
 
     async def sync(self, *, dry_run: bool = False) -> Synced:
         """Brings in the turns that were made outside Clew, in the plain CLI of an agent. `ask` does it by itself.

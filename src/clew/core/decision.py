@@ -206,7 +206,7 @@ class DecisionCase(Record):
     policy: Policy
     now: float
     others: tuple[tuple[Pin, Observed], ...] = ()  # sessions of which a copy may be used, the most suitable first
-    effects: Mapping[TurnId, str] = NO_EFFECTS  # what turns did to files, in words; only those that a rewind drops
+    effects: Mapping[TurnId, str] = NO_EFFECTS  # what turns did to files, in words; only those that a copy lacks
     lender: Pin | None = None  # while one of the others is looked at: that one
 
     @property
@@ -362,7 +362,7 @@ def _resume(case: DecisionCase, reason: Reason | None, rewound: RewoundPin | Non
         section,
         request.prompt.text,
         form_answered=not lacks and last.role is Role.ASSISTANT and prompts.has_form(last.text),
-        done=_work_done(case, pin if rewind is not None else None, lacks),
+        done=_work_done(case, pin, lacks),
     )
     return Resume(
         pin=pin,
@@ -378,10 +378,10 @@ def _resume(case: DecisionCase, reason: Reason | None, rewound: RewoundPin | Non
     )
 
 
-def _work_done(case: DecisionCase, rewound: Pin | None, lacks: History) -> str | None:
-    """What the turns that a rewound session does not hold did to the files; and what the host knows about the work of
-    an interrupted agent, if the session does not even have a prompt of that work."""
-    held = {each.turn_id for each in rewound.absorbed} if rewound is not None else case.effects.keys()
+def _work_done(case: DecisionCase, pin: Pin, lacks: History) -> str | None:
+    """What the turns that a copy does not hold did to the files; and what the host knows about the work of an
+    interrupted agent, if the session does not even have a prompt of that work."""
+    held = {each.turn_id for each in pin.absorbed}
     dropped = prompts.dropped_effects([text for turn_id, text in case.effects.items() if turn_id not in held])
     interrupted = case.request.work_done if any(turn.role is Role.USER for turn in lacks) else None
     return "\n\n".join(part for part in (dropped, interrupted) if part) or None

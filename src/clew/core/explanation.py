@@ -8,6 +8,9 @@ from clew.core.costs.forecast import Forecast
 from clew.core.decision import ADOPT_HINT, MEANING, Decision, Fresh, Reason, Resume
 from clew.core.record import Record
 
+# Shown where turns are dropped, or the session is rewound: that does not undo what they did.
+FILES_STAY = "Files that these turns changed stay as they are."
+
 
 class StandingNote(StrEnum):
     """What a turn says about the thread's standing text."""

@@ -10,6 +10,7 @@ from clew.errors import NotFound
 T = TypeVar("T")
 
 LATEST = "latest"  # means the newest item where an id is expected
+SHORTEST_BEGINNING = 4  # characters of an id that a search must have, where a mistake would be costly
 SEARCH_LIMIT = 1000  # how many of the newest items are searched for an id's prefix or a similar name
 ALL_ROWS = 10_000_000  # the limit of a query that has none: more rows than any store holds
 

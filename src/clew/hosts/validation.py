@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from clew.core.history import Turn
-from clew.core.lookup import by_prefix
+from clew.core.lookup import SHORTEST_BEGINNING, by_prefix
 from clew.core.thread import NAME, NAME_CHARS, Thread
 from clew.engine.engine import Engine
 from clew.errors import Busy, UsageError
 from clew.store.store import Store
 
 MAX_PROMPT_CHARS = 10_000_000
+NUMBER = re.compile(r"[1-9][0-9]{0,5}")  # of a turn: a longer one is the beginning of an id
 
 
 def check_name(name: str) -> None:
@@ -94,7 +96,25 @@ def single_thread(store: Store, name: str) -> Thread:
     raise UsageError(f"{name} is a pair, with two threads.", hint=f"Name one of them: {' or '.join(threads)}.")
 
 
-def named_turn(thread: Thread, history: Iterable[Turn], turn_id: str) -> Turn:
-    """The turn with that id, or with an id of which this is an unambiguous prefix. Raises NotFound."""
-    hint = f"clew threads show {thread.name} lists them with their ids."
-    return by_prefix(turn_id, history, lambda turn: turn.id, noun=f"turn of {thread.name}", hint=hint)
+def named_turn(thread: Thread, history: Sequence[Turn], name: str) -> Turn:
+    """The turn with that id, else with that number in the thread, else the one whose id begins with it.
+
+    A beginning that is too short is refused: it may be the number of a turn that the thread does not have, and then it
+    must not find another one. Raises NotFound, and UsageError.
+    """
+    hint = f"clew threads show {thread.name} lists them with their numbers and ids."
+    by_id = {str(turn.id): turn for turn in history}
+    if name in by_id:
+        return by_id[name]
+    is_number = NUMBER.fullmatch(name) is not None
+    if is_number and int(name) <= len(history):
+        return history[int(name) - 1]
+    if len(name) >= SHORTEST_BEGINNING:
+        return by_prefix(name, history, lambda turn: turn.id, noun=f"turn of {thread.name}", hint=hint)
+    if is_number:
+        raise UsageError(f"{thread.name} has no turn {name}: it has {len(history):,}.", hint=hint)
+    raise UsageError(
+        f"{name!r} is not a turn of {thread.name}: give a turn's number, or at least {SHORTEST_BEGINNING} characters "
+        "of its id.",
+        hint=hint,
+    )

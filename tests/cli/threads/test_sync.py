@@ -35,8 +35,9 @@ def test_show_only_reports_outside_turns_and_sync_brings_them_in(talk: Any) -> N
     outside(talk, "from a terminal")
 
     shown = talk.run("threads", "show", "talk")
-    assert "outside: 2 turns were made outside Clew; clew threads sync talk brings them in now" in shown.out
-    assert "next turn: 2 turns were made outside Clew: the next turn brings them in. Resumes the session" in shown.out
+    line = "outside: 2 turns were made outside Clew; the next turn, or clew threads sync talk, brings them in"
+    assert f"{line}\nnext turn: Resumes the session" in shown.out
+    assert shown.out.count("made outside Clew") == 1
     assert talk.run("threads", "show", "talk", "--json").json["outside_turns"] == 2
     assert texts(talk) == ["one", "ack: one", "two", "ack: two"], "a read changes nothing"
 
@@ -48,6 +49,8 @@ def test_show_only_reports_outside_turns_and_sync_brings_them_in(talk: Any) -> N
     assert shown.out.count("(outside)") == 2 and "outside: " not in shown.out
     assert [turn["outside"] for turn in talk.turns("talk")] == [False] * 4 + [True] * 2
 
+    again = talk.run("threads", "sync", "talk")
+    assert again.err == "Nothing to bring in: talk has every turn of its session.\n"
     again = talk.run("threads", "sync", "talk", "--json")
     assert again.json == {"thread": "talk", "turns": [], "compacted": False, "branched": []}
     asked = talk.run("ask", "-t", "talk", "three", "--json").json
@@ -59,7 +62,8 @@ def test_ask_brings_them_in_by_itself_and_says_so(talk: Any) -> None:
 
     asked = talk.run("ask", "-t", "talk", "three")
 
-    assert "2 turns were made outside Clew in this thread's session, and are in the thread now." in asked.err
+    said = "2 turns were made outside Clew in this thread's session, and are in the thread now."
+    assert said in asked.err.splitlines(), "it is not a warning: it went as intended"
     assert asked.err.splitlines()[-1].startswith("resumed · ")
     assert texts(talk)[4:] == ["from a terminal", "ack: from a terminal", "three", "ack: three"]
 
@@ -119,8 +123,7 @@ def test_a_session_that_branched_off_is_named_and_can_be_adopted(talk: Any) -> N
 
     done = talk.run("threads", "sync", "talk")
 
-    assert done.err.startswith("no turns were made outside Clew in the sessions of talk\n")
-    assert f"The session {session_id} was continued outside Clew from an earlier turn" in done.err
+    assert done.err.startswith(f"The session {session_id} was continued outside Clew from an earlier turn")
     assert f"`clew sessions adopt {session_id}`" in done.err
     assert talk.run("threads", "sync", "talk", "--json").json["branched"] == [session_id]
     adopted = talk.run("sessions", "adopt", session_id, "--json").json[0]

@@ -52,8 +52,11 @@ def test_an_edit_of_the_first_turn_keeps_later_turns_and_says_that_the_next_one_
     done = talk.run("threads", "edit", "talk", first[:8], "uno")
 
     assert done.code == 0
-    assert f"edited turn {first[:8]} of talk" in done.err
-    assert "the next turn starts a fresh session" in done.err
+    assert done.err.splitlines() == [
+        f"edited turn 1 ({first[:8]}) of talk; the old text is kept",
+        "Nothing before this turn is left to continue from: the next turn starts a fresh session with the whole "
+        "transcript.",
+    ]
     assert [turn["text"] for turn in talk.turns("talk")] == ["uno", "ack: one", "two", "ack: two"]
     assert talk.run("ask", "-t", "talk", "three", "--json").json["reason"] == "history_changed"
     assert "uno" in talk.stage.prompt
@@ -64,14 +67,15 @@ def test_an_edit_of_a_later_turn_rewinds_the_session_and_the_last_line_says_to_w
 
     done = talk.run("threads", "edit", "talk", third, "due")
 
-    assert (
-        "The session rewinds to turn 2: the next turn continues from there, and sends the 2 turns after it" in done.err
+    assert done.err.splitlines()[1] == (
+        "The session rewinds to turn 2: the next turn continues from there, and sends the 2 turns after it. "
+        "Files that these turns changed stay as they are."
     )
     shown = talk.run("threads", "show", "talk")
     assert "next turn: Rewinds to turn 2: continues there in a copy of the session" in shown.out
     assert f"\n2  {talk.turns('talk')[1]['id'][:8]}  claude" in shown.out, "a turn has the number that the words name"
     asked = talk.run("ask", "-t", "talk", "three")
-    why = "turns that the session holds were edited, removed or hidden"
+    why = "turns that the session holds were edited, removed, hidden or asked again"
     assert asked.err.startswith(f"resumed, rewound to turn 2: {why} · ")
     [run, *_] = talk.run("runs", "list", "--json").json
     assert (run["session_resumed"], run["reason"], run["rewound_to"]) == (True, "history_changed", 2)
@@ -83,8 +87,9 @@ def test_an_edit_of_a_later_turn_rewinds_the_session_and_the_last_line_says_to_w
 
 
 def test_rewind_can_be_switched_off(talk: Any) -> None:
-    talk.run("threads", "truncate", "talk", talk.turns("talk")[2]["id"], CLEW_REWIND="false")
+    done = talk.run("threads", "truncate", "talk", talk.turns("talk")[2]["id"], CLEW_REWIND="false")
 
+    assert "The session cannot be rewound to before this turn: the next turn starts a fresh session" in done.err
     asked = talk.run("ask", "-t", "talk", "three", "--json", CLEW_REWIND="false").json
 
     assert (asked["session_resumed"], asked["reason"], asked["rewound_to"]) == (False, "history_changed", None)
@@ -105,18 +110,48 @@ def test_truncate_archives_that_turn_and_all_after_it(talk: Any) -> None:
 
     done = talk.run("threads", "truncate", "talk", third[:10])
 
-    assert "archived 2 turns of talk" in done.err
-    assert "The session rewinds to turn 2" in done.err
+    assert done.err.splitlines() == [
+        f"archived 2 turns of talk, from turn 3 ({third[:8]}) on",
+        "The session rewinds to turn 2: the next turn continues from there. "
+        "Files that these turns changed stay as they are.",
+    ]
     assert [turn["text"] for turn in talk.turns("talk")] == ["one", "ack: one"]
+
+
+def test_a_turn_is_named_by_its_number_and_never_by_a_short_beginning_of_an_id(talk: Any) -> None:
+    ids = [turn["id"] for turn in talk.turns("talk")]
+
+    for wanted, message in (
+        ("9", "talk has no turn 9: it has 4."),
+        ("0", "'0' is not a turn of talk: give a turn's number, or at least 4 characters of its id."),
+    ):
+        refused = talk.run("threads", "truncate", "talk", wanted)
+        assert (refused.code, message in refused.err) == (2, True), refused.err
+    assert [turn["id"] for turn in talk.turns("talk")] == ids
+
+    assert f"edited turn 2 ({ids[1][:8]}) of talk" in talk.run("threads", "edit", "talk", "2", "another answer").err
+    talk.run("threads", "fork", "talk", "until-two", "--at", "2")
+    assert [turn["text"] for turn in talk.turns("until-two")] == ["one", "another answer"]
+    done = talk.run("threads", "truncate", "talk", "1")
+    assert done.err.splitlines() == [
+        f"archived 4 turns of talk, from turn 1 ({ids[0][:8]}) on",
+        "Nothing is left to continue from: the next turn starts a fresh session. "
+        "Files that these turns changed stay as they are.",
+    ]
 
 
 def test_retry_rewinds_the_session_to_before_the_prompt(talk: Any) -> None:
     second = talk.turns("talk")[2]["id"]
 
-    done = talk.run("threads", "retry", "talk", second[:8])
+    done = talk.run("threads", "retry", "talk", "3")
 
     assert (done.code, done.out) == (0, "ack: two\n")
-    assert done.err.startswith("resumed, rewound to turn 2: ")
+    asked, ended = done.err.splitlines()
+    assert asked == (
+        f"asking turn 3 ({second[:8]}) again; the 1 turn after it is archived. "
+        "Files that these turns changed stay as they are."
+    )
+    assert ended.startswith("resumed, rewound to turn 2: ")
     assert [turn["text"] for turn in talk.turns("talk")] == ["one", "ack: one", "two", "ack: two"]
     assert talk.stage.prompt.endswith("two"), "the transcript is not sent again"
 

@@ -276,7 +276,7 @@ async def test_the_preview_says_to_which_turn_a_change_rewinds_the_session(daemo
     after = (await daemon.get("/api/threads/t/session", params={"turn": second["id"]}))["after_change"]
     assert "The session rewinds to turn 2: the next turn continues from there" in after["edit"]
     assert "The session rewinds to turn 2: the next turn continues from there." in after["truncate"]
-    assert after["retry"].startswith("Asks this again in a copy of the session, which rewinds to turn 2")
+    assert after["retry"].startswith("Asks this again. A copy of the session continues from turn 2. The 1 turn after ")
     await daemon.patch(f"/api/threads/t/turns/{second['id']}", {"text": "put better"})
     told = await daemon.get("/api/threads/t/session", params={"prompt": "third question"})
     assert (told["resumes"], told["reason"], told["rewound_to"]) == (True, "history_changed", 2)

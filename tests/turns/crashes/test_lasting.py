@@ -15,6 +15,7 @@ import pytest
 
 import forkserver
 from clew.api.client import Client
+from clew.core.explanation import FILES_STAY
 from clew.core.ids import TurnId
 from clew.core.record import replace
 from clew.core.runs.events import QuestionAnswered, QuestionAsked, RunEnded, TextStreamed
@@ -385,7 +386,9 @@ async def test_the_preview_says_what_the_next_turn_will_be_and_what_a_change_wou
         assert preview.after_change is not None
         assert "fresh" in preview.after_change["edit"]
         assert "2 turns" in preview.after_change["truncate"]
-        assert "1 turn after it is archived" in preview.after_change["retry"]
+        assert "The 1 turn after this prompt is archived." in preview.after_change["retry"]
+        assert all(FILES_STAY in preview.after_change[how] for how in ("truncate", "retry"))
+        assert "was" not in preview.after_change["truncate"], "a turn that is archived was not changed"
         assert "retry" not in ((await thread.preview(answer.id)).after_change or {})
         gone = replace(first, id=TurnId("archived"))
         with pytest.raises(NotFound, match="has no turn archived"):  # as if the turn was archived at the same time
@@ -405,7 +408,9 @@ async def test_the_preview_says_to_which_turn_the_session_is_rewound(scripted: S
             await (await thread.ask(question))
         second = (await thread.turns())[2]
         told = (await thread.preview(second.id)).after_change or {}
-        assert all("rewinds to turn 2" in told[how] for how in ("edit", "truncate", "retry")), told
+        assert all("rewinds to turn 2" in told[how] for how in ("edit", "truncate")), told
+        assert "continues from turn 2. The 3 turns after this prompt are archived." in told["retry"]
+        assert all(words.endswith(FILES_STAY) for words in told.values()), told
         assert "4 turns after it" in told["edit"] and "after it" not in told["truncate"].partition(".")[2]
         await thread.edit(second.id, "second question, put better")
         preview = await thread.preview()

@@ -33,5 +33,10 @@ def patch(line: str) -> str:
     return _calls(("apply_patch", {"input": text}))
 
 
+def helper(task: str) -> str:
+    """Codex starts a subagent, whose task is one of the above."""
+    return _calls(("multi_agent_v1.spawn_agent", {"message": task.strip()}))
+
+
 def _calls(*calls: tuple[str, dict[str, str]]) -> str:
     return "\n" + "\n".join(f"!tool {name} {json.dumps(given)}" for name, given in calls)

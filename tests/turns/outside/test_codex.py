@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
 
+from clew.api import sessions as agent_sessions
+from clew.core.costs.usage import NO_USAGE
 from clew.core.runs.events import ToolFinished, ToolStarted
+from clew.testing.model.scripts import Reply, Request, ToolUse, newest_tool_result
 from clew.testing.stage import CODEX_MODEL, Stage
 from clew.testing.truth import tokens
 from turns.outside.conversation import Conversation, begun
-from turns.outside.directives import PATCHED, commands, patch
+from turns.outside.directives import PATCHED, commands, helper, patch
 from turns.outside.plain import PlainCodex
 from turns.test_explain import dump
 
@@ -121,6 +125,39 @@ async def test_an_adopted_session_brings_its_tool_calls_and_edits(codex: Stage) 
         assert [event.output.strip() for event in events if isinstance(event, ToolFinished)] == ["first", "second"]
         assert [path for path, _, _ in await talk.edits()] == [PATCHED]
         assert (await talk.ask()).session_resumed
+
+
+async def test_a_subagents_calls_and_tokens_belong_to_the_turn_that_started_it(codex: Stage) -> None:
+    async with talking(codex) as talk:
+        session_id = talk.session_id
+        said = codex.api.reply
+        assert said is not None
+        codex.api.reply = lambda request: _wait_for_the_subagent(request) or said(request)
+        await talk.outside(helper(patch("new")), "-c", "sandbox_mode=workspace-write")
+        await talk.outside(helper(commands("echo sub")))
+        assert (await talk.ask()).session_resumed
+        patched, ran = await talk.outside_runs()
+        for run, tools in ((patched, ["apply_patch"]), (ran, ["exec_command"])):
+            events = [stored.event for stored in await talk.steps(run)]
+            called = [event.name for event in events if isinstance(event, ToolStarted)]
+            assert called == ["spawn_agent", *tools, "wait_agent"]
+            assert len([event for event in events if isinstance(event, ToolFinished)]) == len(called)
+        assert [path for path, _, _ in await talk.edits()] == [PATCHED]
+        own = talk.cli.path(session_id)
+        helpers = [path for path in codex.codex_files() if path != own]
+        assert len(helpers) == 2
+        counted = sum((talk.cli.adapter.session_usage(path) or NO_USAGE for path in (own, *helpers)), NO_USAGE)
+        assert await talk.usage() == counted, "the session's own count leaves them out, and nothing counts twice"
+        listed, _ = await agent_sessions.newest(talk.client)
+        assert not {path.stem[-36:] for path in helpers} & {each.id for each in listed}
+
+
+def _wait_for_the_subagent(request: Request) -> Reply | None:
+    """A turn's process ends its subagents when it ends."""
+    started = re.search(r'"agent_id":"([^"]+)"', newest_tool_result(request.messages) or "")
+    if started is None or not request.is_main:
+        return None
+    return ToolUse("multi_agent_v1.wait_agent", {"targets": [started[1]], "timeout_ms": 60_000})
 
 
 async def test_both_agents_are_used_outside_and_in_clew(both_real: Stage) -> None:

@@ -8,6 +8,7 @@ from clew.core import prompts
 from clew.core.history import Turn
 from clew.testing.stage import Stage
 from clew.testing.truth import tokens
+from transfer.machines import continue_without_clew
 from turns.rewind.scene import Scene, begins_with, scene
 
 Cast = tuple[Stage, str]
@@ -156,3 +157,17 @@ async def test_without_rewinds_a_changed_turn_starts_a_fresh_session(cast: Cast,
         await it.assert_fresh(reply, "forced_fresh" if how == "retry" else "history_changed")
         assert it.sections[prompts.TRANSCRIPT], "with everything that stands"
         assert (await it.ask()).session_id == reply.session_id
+
+
+async def test_outside_turns_that_a_retry_archives_are_said_to_be_archived(stage: Stage) -> None:
+    async with scene(stage) as it:
+        await it.ask()
+        await it.ask()
+        [path] = it.files()
+        continue_without_clew(it.stage, path.stem, it.voice.outside_prompt())
+        reply = await (await it.thread.retry((await it.prompts())[1].id)).reply()
+        assert reply.warnings == (
+            "2 turns were made outside Clew in this thread's session, and are archived, with all that followed the "
+            "prompt.",
+        )
+        assert not any(turn.outside for turn in await it.thread.turns())

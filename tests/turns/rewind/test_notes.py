@@ -155,6 +155,17 @@ async def test_what_a_session_did_that_is_lost_is_told_to_the_older_one(scripted
         assert "first.txt` was written" in it.told and "second.txt` was written" in it.told
 
 
+async def test_a_whole_copy_of_an_older_session_is_told_what_it_does_not_know(cast: Cast) -> None:
+    async with scene(*cast) as it:
+        await it.ask()
+        await it.ask(it.writes("later.txt"), fresh_session=True)
+        it.keep()
+        await it.thread.truncate((await it.prompts())[1].id)
+        reply = await it.ask()
+        assert (reply.session_resumed, reply.rewound_to) == (True, None)
+        assert "later.txt` was written" in it.told
+
+
 async def test_what_was_done_outside_clew_is_told(stage: Stage) -> None:
     """The outside turns come in with the same prompt, and are dropped from the session at once."""
     async with scene(stage) as it:

@@ -2,7 +2,8 @@
 
 The model's call and its result are two `response_item` lines with the same `call_id`. Codex notes what it did in an
 `item_completed` line with that id, which says more: the command as it was run, the files that a patch changed, the exit
-code. A call that Codex refused has no such line.
+code. A call that Codex refused has no such line. For a call that started a subagent, that line has the subagent's id;
+the result has it only in the first version of these tools (`multi_agent_v1`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class ToolCall:
     def __init__(self, payload: Mapping[str, Any], own_id: str, work_dir: str) -> None:
         self.tool_id = str(payload.get("call_id") or own_id)
         self.name, self.input = _called(payload, work_dir)
+        self.agent_id = ""  # of the subagent that it started
         self._output: str | None = None
         self._is_error = False
         self._ran = True
@@ -41,6 +43,8 @@ class ToolCall:
     def ended(self, output: Any) -> None:
         """The result that the model was shown."""
         text = _text(output)
+        if self.name == "spawn_agent" and not self.agent_id:
+            self.agent_id = _id((decode(text.encode("utf-8", "replace")) or {}).get("agent_id"))
         if self._is_noted:
             self._output = text if self._output is None else self._output
             return
@@ -62,6 +66,13 @@ class ToolCall:
                     f"{item.get('server')}.{item.get('tool')}",
                     dict(_mapping(item.get("arguments"))),
                 )
+            case "SubAgentActivity" if item.get("kind") == "started":
+                self.agent_id = _id(item.get("agent_thread_id"))
+                return
+            case "CollabAgentToolCall" if item.get("tool") == "spawn_agent":
+                started = item.get("receiver_thread_ids")
+                self.agent_id = _id(started[0]) if isinstance(started, list) and started else ""
+                return
             case _:
                 return
         self._is_noted = True
@@ -137,6 +148,10 @@ def _embedded_exit_code(text: str) -> re.Match[str] | None:
 
 def _is_failure(exit_code: re.Match[str] | None) -> bool:
     return exit_code is not None and exit_code[1] != "0"
+
+
+def _id(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -24,10 +24,12 @@ from clew.agents.adapter import UUID, SessionEntry, SessionView
 from clew.agents.codex import calls
 from clew.agents.codex.command import prompt_id
 from clew.agents.codex.origins import is_before, is_copy, origins
+from clew.agents.codex.subagents import Started, read_subagents
 from clew.agents.codex.tokens import TAIL_BYTES, usage_from
 from clew.agents.json_lines import decode
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.history import Role
+from clew.core.record import replace
 
 _ON_CHAIN = frozenset({"response_item", "compacted"})
 _USED = _ON_CHAIN | {"event_msg", "turn_context", "token_usage_record", "session_meta"}
@@ -118,6 +120,10 @@ class _Session:
     def read(self, raw: bytes, start: int) -> None:
         for offset, value in _lines(raw, start):
             self._take(value, offset)
+
+    @property
+    def started(self) -> Started:
+        return {call.tool_id: call.agent_id for draft in self.drafts for call in draft.calls if call.agent_id}
 
     def view(self, size: int, *, is_whole: bool, parent: str | None) -> SessionView:
         place, before = self.compactions[-1] if self.compactions else (None, 0)
@@ -290,6 +296,12 @@ def read_session(path: Path, since: int = 0) -> SessionView:
     empty, because the CLI cannot continue it either. If the lines after `since` remove earlier turns, the whole file is
     read, so that the chain shows what is left of it.
     """
+    view, started = _read(path, since)
+    return replace(view, subagents=read_subagents(path, started, _read)) if started else view
+
+
+def _read(path: Path, since: int) -> tuple[SessionView, Started]:
+    """The session without its subagents, and which of its calls started one."""
     with path.open("rb") as file:
         size = file.seek(0, 2)
         start = file.seek(since if since <= size else 0)
@@ -297,14 +309,14 @@ def read_session(path: Path, since: int = 0) -> SessionView:
     if start == 0:
         session, copied = _beginning(path, raw)
         if session is None:
-            return SessionView((), None, size, is_whole=False)
+            return SessionView((), None, size, is_whole=False), {}
         session.read(raw, 0)
-        return session.view(size, is_whole=not copied, parent=None)
+        return session.view(size, is_whole=not copied, parent=None), session.started
     session = _Session()
     session.read(raw, start)
     if session.removed_earlier:
-        return read_session(path)
-    return session.view(size, is_whole=True, parent=_last_before(path, start))
+        return _read(path, 0)
+    return session.view(size, is_whole=True, parent=_last_before(path, start)), session.started
 
 
 def _beginning(path: Path, raw: bytes) -> tuple[_Session | None, bool]:

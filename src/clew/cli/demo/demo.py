@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from clew.cli.demo.scripted_conversation import EDIT, Exchange, exchanges
+from clew.cli.demo.scripted_conversation import EDIT, Exchange, exchanges, turn_number
 from clew.cli.ui.printing import print_json
 from clew.errors import AgentMissing
 
@@ -41,13 +41,18 @@ class DemoAgent:
 
 @dataclass(frozen=True, slots=True)
 class TourTurn:
-    """One turn: its reply, and what the model API charged for it."""
+    """One exchange: its reply, and what the model API charged for it."""
 
-    number: int
+    number: int  # of the exchange
     exchange: Exchange
     reply: Reply
     account: CacheAccount
     edited: bool  # an earlier turn was edited just before this one
+
+    @property
+    def prompt_number(self) -> int:
+        """The number of the prompt among the thread's turns, as `threads show` counts them. The answer is the next."""
+        return turn_number(self.number)
 
     @property
     def units(self) -> float:

@@ -11,7 +11,7 @@ class Exchange(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """Before turn `before`, the prompt of turn `of` is changed to `text`."""
+    """Before exchange `before`, the prompt of exchange `of` is changed to `text`."""
 
     before: int
     of: int
@@ -126,6 +126,11 @@ question is what `exp` says; look at one with `cut -d. -f2 | base64 -d`. Opaque 
 sessions, and the grep from before finds them as well.""",
     ),
 )
+
+
+def turn_number(exchange: int) -> int:
+    """The number of an exchange's prompt among the thread's turns: each exchange is a prompt and an answer."""
+    return 2 * exchange - 1
 
 
 def exchanges(count: int) -> list[Exchange]:

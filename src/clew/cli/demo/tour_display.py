@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from clew.cli.demo.scripted_conversation import EDIT
+from clew.cli.demo.scripted_conversation import EDIT, turn_number
 from clew.cli.ui.formatting import harmless, one_line
 from clew.cli.ui.run_display import meaning, resumed_words
 
@@ -40,11 +40,14 @@ class TourDisplay:
         rows.add_column(width=7)
         rows.add_column()
         if step.edited:
-            rows.add_row("", Text("edit", style="magenta"), Text(f"your turn {EDIT.of} now reads: {EDIT.text}"))
-            rows.add_row("", "", Text("clew threads edit tour TURN_ID …", style="dim"))
+            edited = turn_number(EDIT.of)
+            said = f"your second prompt (turn {edited}) now reads: {EDIT.text}"
+            rows.add_row("", Text("edit", style="magenta"), Text(said))
+            rows.add_row("", "", Text(f"clew threads edit tour {edited} …", style="dim"))
             rows.add_row("", "", "")
-        rows.add_row(str(step.number), Text("you", style="cyan"), Text(step.exchange.prompt))
-        rows.add_row("", Text("claude", style="green"), Text(beginning(step.reply.text)))
+        number = step.prompt_number
+        rows.add_row(str(number), Text("you", style="cyan"), Text(step.exchange.prompt))
+        rows.add_row(str(number + 1), Text("claude", style="green"), Text(beginning(step.reply.text)))
         rows.add_row("", "", _how(step))
         self._console.print()
         self._console.print(rows)
@@ -86,7 +89,7 @@ class TourDisplay:
                 _bar(step.units, (width - NUMBER_WIDTH) * step.units / largest, hue)
                 for step, hue in ((theirs, "red"), (ours, colour))
             ]
-            rows.add_row(str(ours.number), *bars)
+            rows.add_row(str(ours.prompt_number), *bars)
         self._console.print(rows)
 
 

@@ -12,7 +12,7 @@ from clew.cli.jobs.watch import job_event_object
 from clew.cli.options import AS_JSON
 from clew.cli.ui.formatting import joined, lasted, local_time
 from clew.cli.ui.printing import for_terminal, note, print_json, say
-from clew.cli.ui.run_display import meaning, session_words
+from clew.cli.ui.run_display import meaning, session_words, warning_words
 from clew.cli.ui.tool_lines import tool_line
 from clew.core.runs import events
 from clew.core.runs.tool_calls import ToolLog
@@ -75,8 +75,8 @@ def lines(stored: Iterable[StoredEvent]) -> Iterator[str]:
                 yield text
             case events.FellBack(reason=reason):
                 yield f"{meaning(reason)}: continued with a fresh session"
-            case events.Warned(message=message):
-                yield f"warning: {message}"
+            case events.Warned():
+                yield warning_words(each.event)
             case events.RunEnded(message=message):
                 if pieces:
                     yield "".join(pieces) + " …"

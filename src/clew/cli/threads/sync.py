@@ -51,7 +51,8 @@ async def sync(client: Client, thread: str | None, dry_run: bool, as_json: bool)
         return
     for turn in found.turns:
         say(f"{speaker(turn)}  {ago(turn.created_at)}  {one_line(turn.text, TEXT_CHARS)}")
-    note(_result(found, dry_run=dry_run))
+    if found.turns or not found.branched:
+        note(_result(found, dry_run=dry_run))
     if found.is_compacted:
         note(COMPACTED)
     for session_id in found.branched:
@@ -60,7 +61,7 @@ async def sync(client: Client, thread: str | None, dry_run: bool, as_json: bool)
 
 def _result(found: Synced, *, dry_run: bool) -> str:
     if not found.turns:
-        return f"no turns were made outside Clew in the sessions of {found.name}"
+        return f"Nothing to bring in: {found.name} has every turn of its session."
     turns = plural(len(found.turns), "turn")
     made = "was made" if len(found.turns) == 1 else "were made"
     return f"{turns} {made} outside Clew and {'would come' if dry_run else 'came'} into {found.name}"

@@ -32,7 +32,7 @@ from clew.core.runs.run import Run as RunRecord
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
-    from clew.api.client import Client, Run, Thread
+    from clew.api.client import Client, Run
     from clew.core.history import Turn
     from clew.core.runs.options import Person
 
@@ -43,7 +43,8 @@ SHOWN_CHARS = 200  # of the instructions
 def threads() -> None:
     """List, search, change, sync, archive, export, import and compare threads.
 
-    TURN_ID is the id of a turn as `threads show` lists it, or any unambiguous beginning of it.
+    TURN is the number of a turn as `threads show` prints it, its id, or an unambiguous beginning of its id, of 4
+    characters or more.
     """
 
 
@@ -75,7 +76,7 @@ for command in (
 @AS_JSON
 @client_command(reads=True)
 async def show(client: Client, name: str, as_json: bool) -> None:
-    """Show a thread: its turns with their ids, what is queued or asked, and whether the next turn would resume.
+    """Show a thread: its numbered turns, what is queued or asked, and whether the next turn would resume.
 
     Turns that were made outside Clew are only counted: `threads sync`, or the next `clew ask`, brings them in.
     """
@@ -106,10 +107,16 @@ async def show(client: Client, name: str, as_json: bool) -> None:
 
 @threads.command()
 @click.argument("name", shell_complete=complete_thread)
-@click.argument("turn_id")
+@click.argument("turn_id", metavar="TURN")
 @click.argument("text")
 def edit(name: str, turn_id: str, text: str) -> None:
-    """Change the text of a turn (- = stdin). The old text is kept, and so are the later turns."""
+    """Change the text of a turn (- = stdin). The old text is kept, and so are the later turns.
+
+    TURN is the turn's number as `threads show` prints it, or its id.
+
+    If the session holds the turn, it is rewound: a copy of it continues from before the turn, and is sent the turns
+    after that; if nothing before the turn is left, the next turn starts a fresh session. Files stay as they are.
+    """
     if text == "-":
         from clew.cli.ask import read_stdin
 
@@ -120,27 +127,37 @@ def edit(name: str, turn_id: str, text: str) -> None:
     async def work(client: Client) -> None:
         thread = await client.find(name)
         turn = await thread.edit(turn_id, text)
-        note(f"edited turn {_short(await thread.turns(), turn.id)} of {thread.name}; the old text is kept")
-        await _note_session(thread)
+        turns = await thread.turns()
+        note(f"edited {_turn_words(turns, turn.id)} of {thread.name}; the old text is kept")
+        note(await thread.session_words(before=_place(turns, turn.id)))
 
     with_client(work)
 
 
 @threads.command()
 @click.argument("name", shell_complete=complete_thread)
-@click.argument("turn_id")
+@click.argument("turn_id", metavar="TURN")
 @client_command()
 async def truncate(client: Client, name: str, turn_id: str) -> None:
-    """Archive a turn and all turns after it."""
+    """Archive a turn and all turns after it.
+
+    TURN is the turn's number as `threads show` prints it, or its id.
+
+    If the session holds them, it is rewound: a copy of it continues from before the turn. Files that these turns
+    changed stay as they are.
+    """
     thread = await client.find(name)
+    turns = await thread.turns()
     count = await thread.truncate(turn_id)
-    note(f"archived {plural(count, 'turn')} of {thread.name}")
-    await _note_session(thread)
+    kept = len(await thread.turns())
+    from_turn = f", from {_turn_words(turns, turns[kept].id)} on" if kept < len(turns) else ""
+    note(f"archived {plural(count, 'turn')} of {thread.name}{from_turn}")
+    note(await thread.session_words(before=kept, archived=count))
 
 
 @threads.command()
 @click.argument("name", shell_complete=complete_thread)
-@click.argument("turn_id")
+@click.argument("turn_id", metavar="TURN")
 @click.option(
     "--agent", metavar="AGENT", help="The agent that answers this time.  [default: the one that was asked before]"
 )
@@ -161,19 +178,25 @@ def retry(
 ) -> int:
     """Ask a prompt of the thread again. The turns after it are archived.
 
+    TURN is the prompt's number as `threads show` prints it, or its id.
+
     The session is rewound to before the prompt: a copy of it continues from there. After a failed run, or if it cannot
-    be rewound, the prompt is asked in a fresh session with the transcript.
+    be rewound, the prompt is asked in a fresh session with the transcript. Files that the archived turns changed stay
+    as they are.
     """
 
     async def work(client: Client) -> int:
         from clew.cli.foreground_run import report_reply, show_run
 
         thread = await client.find(name)
+        turns = await thread.turns()
 
         async def start(person: Person | None) -> Run:
-            return await thread.retry(
+            run = await thread.retry(
                 turn_id, agent=agent, model=model, fresh_session=fresh_session, wait=not no_wait, person=person
             )
+            note(_retry_words(turns, (await client.run(run.id)).prompt_turn_id))
+            return run
 
         return report_reply(await show_run(thread, start, as_json=as_json, agent=agent), as_json=as_json)
 
@@ -194,8 +217,15 @@ def _unanswered(turns: tuple[Turn, ...], runs: list[RunRecord]) -> dict[str, str
     return words
 
 
-async def _note_session(thread: Thread) -> None:
-    note(await thread.session_words())
+def _retry_words(turns: tuple[Turn, ...], prompt: str) -> str:
+    """`asking turn 3 (0a1b2c3d) again; the 2 turns after it are archived. Files …`"""
+    asked = f"asking {_turn_words(turns, prompt)} again"
+    later = len(turns) - _place(turns, prompt) - 1
+    if later <= 0:
+        return asked
+    from clew.core.explanation import FILES_STAY
+
+    return f"{asked}; the {plural(later, 'turn')} after it {'is' if later == 1 else 'are'} archived. {FILES_STAY}"
 
 
 def _turn_heading(number: int, turn: Turn, short: str) -> str:
@@ -205,8 +235,16 @@ def _turn_heading(number: int, turn: Turn, short: str) -> str:
     return "  ".join([str(number), short, speaker(turn), ago(turn.created_at), *marks])
 
 
-def _short(turns: tuple[Turn, ...], turn_id: str) -> str:
-    return one_line(short_ids(turn.id for turn in turns).get(turn_id, turn_id), 60)
+def _turn_words(turns: tuple[Turn, ...], turn_id: str) -> str:
+    """`turn 12 (0a1b2c3d)`"""
+    short = one_line(short_ids(turn.id for turn in turns).get(turn_id, turn_id), 60)
+    place = _place(turns, turn_id)
+    return f"turn {place + 1} ({short})" if place < len(turns) else f"turn {short}"
+
+
+def _place(turns: tuple[Turn, ...], turn_id: str) -> int:
+    """How many turns are before that one: all, if it has just been archived."""
+    return next((place for place, turn in enumerate(turns) if turn.id == turn_id), len(turns))
 
 
 def _turn_object(number: int, turn: Turn) -> dict[str, Any]:

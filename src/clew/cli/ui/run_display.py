@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from clew.core.runs.tool_calls import ToolLog
 
 WARNING_CHARS = 500
+GOOD_NEWS = frozenset({"outside_turns"})  # codes of warnings that only report: turns came in, as they should
 WITHDRAWN = "(the connection broke; the agent starts this part again)"
 
 
@@ -87,7 +88,7 @@ class RunDisplay:
                 self.note(f"{meaning(event.reason)}: continuing with a fresh session and {shown}")
             case events.Warned() if event.message not in self._warnings:
                 self._warnings.add(event.message)
-                self.note(f"warning: {one_line(event.message, WARNING_CHARS)}")
+                self.note(one_line(warning_words(event), WARNING_CHARS))
 
     def begin_question(self) -> None:
         """Hides the status line, since a question is about to be printed."""
@@ -172,6 +173,11 @@ class RunDisplay:
 
         summary = input_summary(event.input)
         self._doing(f"running {one_line(event.name, NAME_CHARS)}{f': {summary}' if summary else ''}")
+
+
+def warning_words(event: events.Warned) -> str:
+    """The message; of what went as intended, without the word `warning`."""
+    return event.message if event.code in GOOD_NEWS else f"warning: {event.message}"
 
 
 def meaning(reason: str | None) -> str:

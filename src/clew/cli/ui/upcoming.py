@@ -33,13 +33,12 @@ class Upcoming(Record):
         for question in self.questions:
             how = agent_questions.how_to_answer(question, several=len(self.questions) > 1)
             lines += ["asked:", *(f"  {line}" for line in agent_questions.question_lines(question)), f"  ({how})"]
-        lines.append(f"next turn: {self.words}")
         if self.outside.turns:
             count = len(self.outside.turns)
             made, them = ("turn was made", "it") if count == 1 else ("turns were made", "them")
             command = f"clew threads sync {self.outside.name}"
-            lines.append(f"outside: {count:,} {made} outside Clew; {command} brings {them} in now")
-        return lines
+            lines.append(f"outside: {count:,} {made} outside Clew; the next turn, or {command}, brings {them} in")
+        return [*lines, f"next turn: {self.words}"]
 
     def as_object(self) -> dict[str, Any]:
         preview = self.preview

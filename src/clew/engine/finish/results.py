@@ -130,7 +130,8 @@ class RunResults:
         found = with_outside(store, Arrival(store.turns.history(thread.id)), pin, observed, self.context)
         found = with_beside(store, found, pin, observed, self.context)
         store_arrival(store, thread, found)
-        return Warned("outside_turns", notices.brought_in(len(found.turns))) if found.rounds else None
+        said = notices.brought_in(len(found.turns), are_archived=False)
+        return Warned("outside_turns", said) if found.rounds else None
 
     def store_attempt(
         self, store: Store, plan: AttemptPlan, end: AttemptEnd, answer: Turn | None = None

@@ -29,9 +29,10 @@ COMPACTED = (
 )
 
 
-def brought_in(turns: int) -> str:
-    made = "1 turn was made" if turns == 1 else f"{turns:,} turns were made"
-    return f"{made} outside Clew in this thread's session, and {'is' if turns == 1 else 'are'} in the thread now."
+def brought_in(turns: int, *, are_archived: bool) -> str:
+    made, they_are = ("1 turn was made", "is") if turns == 1 else (f"{turns:,} turns were made", "are")
+    where = "archived, with all that followed the prompt" if are_archived else "in the thread now"
+    return f"{made} outside Clew in this thread's session, and {they_are} {where}."
 
 
 class UnloadedRules(Record):
@@ -57,12 +58,18 @@ def unloaded_rules(adapter: Adapter, thread: Thread, config_dir: str) -> Unloade
 
 
 def warnings(
-    store: Store, thread: Thread, rules: UnloadedRules | None, decision: Decision, arrived: Arrival
+    store: Store,
+    thread: Thread,
+    rules: UnloadedRules | None,
+    decision: Decision,
+    arrived: Arrival,
+    *,
+    is_retry: bool,
 ) -> tuple[Warned, ...]:
     """Called in the transaction that stores the decision, so that a warning that is due once is given once."""
     found: list[Warned] = []
     if arrived.rounds:
-        found.append(Warned("outside_turns", brought_in(len(arrived.turns))))
+        found.append(Warned("outside_turns", brought_in(len(arrived.turns), are_archived=is_retry)))
     found += [Warned("session_compacted", COMPACTED.format(session_id=each)) for each in arrived.compacted]
     if rules is not None:
         told = f"rules_told/{thread.kind}/{rules.agent}/{in_main_tree(Path(thread.cwd))}"

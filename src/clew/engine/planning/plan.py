@@ -116,7 +116,8 @@ class Planner(Record):
                 )
             else:
                 store.turns.add(thread.id, case.request.prompt)
-            warnings = notices.warnings(store, thread, rules, decision, arrived)
+            is_retry = self.turn.retry_of is not None
+            warnings = notices.warnings(store, thread, rules, decision, arrived, is_retry=is_retry)
             return self._commit(store, case.request, case.history, decision, number=1, warnings=warnings)
 
     def session(self, store: Store, run: Run) -> SessionId | None:
@@ -220,6 +221,8 @@ class Planner(Record):
                 other = replace(case, lender=settled, observed=observed)
                 objects = objection(other)
                 other = self._with_ends(store, other, objects, arrived)
+                if objects is None:
+                    other = self._with_effects(store, other, settled, arrived)
                 if objects is None or rewind_of(other, objects) is not None:
                     return replace(case, others=((settled, other.observed),), effects=other.effects)
         return case
@@ -229,15 +232,17 @@ class Planner(Record):
             return case
         case = replace(case, observed=replace(case.observed, ends=ends_of(self.adapter, case.pin)))
         rewound = rewind_of(case, reason)
-        if rewound is None:
-            return case
-        rewind, cut = rewound
-        known = {each.turn_id for pin in (*case.pins, case.pin) if self._is_own(pin) for each in _held(pin)}
-        dropped = known - {each.turn_id for each in cut.absorbed}
-        standing = {turn.id for turn in case.history} - dropped
+        return self._with_effects(store, case, rewound[1], arrived) if rewound is not None else case
+
+    def _with_effects(self, store: Store, case: DecisionCase, kept: Pin, arrived: Arrival) -> DecisionCase:
+        """The case with what turns did that a copy lacks. `kept` is the pin as it will be for the copy."""
         from clew.engine.planning.effects import effects_after  # here, because few turns need it
 
-        effects = effects_after(store, self._readable, self.turn.thread.id, rewind.turn_id, standing, arrived.rounds)
+        known = {each.turn_id for pin in (*case.pins, case.pin) if self._is_own(pin) for each in _held(pin)}
+        dropped = known - {each.turn_id for each in kept.absorbed}
+        standing = {turn.id for turn in case.history} - dropped
+        last = kept.absorbed[-1].turn_id
+        effects = effects_after(store, self._readable, self.turn.thread.id, last, standing, arrived.rounds)
         return replace(case, effects=effects)
 
     def _is_own(self, pin: Pin) -> bool:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from clew.agents.adapter import Adapter, SessionHead
 from clew.core.ids import ThreadId
-from clew.core.lookup import by_prefix
+from clew.core.lookup import SHORTEST_BEGINNING, by_prefix
 from clew.core.pins import Pin
 from clew.core.record import Record
 from clew.core.thread import Permissions, Thread, Trust, name_from
@@ -27,7 +27,6 @@ from clew.errors import Conflict
 from clew.store.store import Store
 
 AT_ONCE = 50  # files whose beginnings are read in one batch
-SHORTEST_BEGINNING = 4  # characters of an id that a search must have
 
 
 class AgentSession(Record):

@@ -247,11 +247,15 @@ class Chat:
 
         return await self._while_idle(thread, archive)
 
-    async def session_words(self, thread: Thread) -> str:
-        """What the changes of the thread have done to its session, in words for the user."""
+    async def session_words(self, thread: Thread, *, before: int | None = None, archived: int = 0) -> str:
+        """What the changes of the thread have done to its session, in words for the user.
+
+        `before`: how many turns the thread has before the changed one. `archived`: how many turns were archived.
+        """
         from clew.hosts.chat.preview import session_words
 
-        return session_words((await self._engine.preview(TurnRequest(thread, "?", standing=thread.standing))).decision)
+        next_turn = await self._engine.preview(TurnRequest(thread, "?", standing=thread.standing))
+        return session_words(next_turn.decision, before=before, archived=archived)
 
     async def preview(self, thread: Thread, turn_id: str | None = None) -> Preview:
         """Whether the next turn would resume the session; with `turn_id`, also what a change of that turn would do."""

@@ -27,6 +27,7 @@ _NOTES: Final = (
     "<skill>",
     "<turn_aborted>",
     "<permissions instructions>",
+    "<subagent_notification>",
 )
 _FREEFORM: Final = frozenset({"apply_patch"})  # tools that take text, not JSON; a directive writes it as {"input": …}
 
@@ -76,11 +77,14 @@ def _arguments(item: Json) -> Any:
 
 
 def request_kind(headers: Mapping[str, str]) -> str:
-    """The purpose of a request, as the Codex CLI reports it: "turn", "compaction", …; "title" for the TUI's titles."""
+    """The purpose of a request, as the Codex CLI reports it: "turn", "compaction", …; "title" for the TUI's titles,
+    "subagent" for all that a subagent asks."""
     try:
         metadata = json.loads(headers.get("x-codex-turn-metadata") or "{}")
         if metadata.get("thread_source") == "thread_title":  # it has a session of its own, without a file
             return "title"
+        if metadata.get("thread_source") == "subagent":
+            return "subagent"
         return str(metadata.get("request_kind") or "turn")
     except (ValueError, AttributeError):
         return "turn"
@@ -133,9 +137,12 @@ class ResponsesAnswer:
         return [message] if text else []
 
     def _call(self, number: int, call: ToolUse) -> dict[str, Any]:
-        head = {"id": f"fc_{self.tag}{number:02d}", "call_id": f"call_{self.tag}{number:02d}", "name": call.name}
-        if call.name in _FREEFORM:
+        namespace, _, name = call.name.rpartition(".")  # a tool's own name has no dot
+        head = {"id": f"fc_{self.tag}{number:02d}", "call_id": f"call_{self.tag}{number:02d}", "name": name}
+        if name in _FREEFORM:
             return {"type": "custom_tool_call", **head, "input": str(call.input.get("input", ""))}
+        if namespace:
+            head["namespace"] = namespace
         return {"type": "function_call", **head, "arguments": json.dumps(dict(call.input))}
 
     def response(self, status: str, items: Sequence[Json]) -> dict[str, Any]:

@@ -18,8 +18,11 @@ Rules (law 3 and the outcome table of the design)
    failed twice in a row without an explanation.
 5. A session that grew outside may be continued: its new turns come into the thread first (`due`). That is for the
    newest session of each agent and model. An older one that grew is not used: the thread never gets these turns.
-6. The first turn of a thread is fresh, and so is one for which a fresh session was asked, and a prompt that is asked
-   again after a failed run, or without `rewind`.
+6. The first turn of a thread is fresh, and so is one for which a fresh session was asked, every one without
+   `enable_resume`, and a prompt that is asked again after a failed run, or without `rewind`.
+
+It knows nothing about the age of a session, the number of its resumes, a change of the directory or the program, and
+threads that were forked: give each of them a ledger of its own, or `fresh=True` where such a limit applies.
 """
 
 from __future__ import annotations
@@ -89,10 +92,18 @@ class Ledger:
     """What each session of a thread holds, and how many asks could be resumed so far."""
 
     def __init__(
-        self, *, visibility: Visibility = Visibility.SHARED, rewind: bool = True, model_switch: str = "transcript"
+        self,
+        *,
+        visibility: Visibility = Visibility.SHARED,
+        rewind: bool = True,
+        model_switch: str = "transcript",
+        follow_moves: bool = True,
+        enable_resume: bool = True,
     ) -> None:
         self.visibility = visibility
         self.rewind = rewind
+        self.follow_moves = follow_moves
+        self.enable_resume = enable_resume
         self.model_switch = model_switch
         self.allowed = 0  # asks that law 3 allowed to resume
         self.resumed = 0  # asks that did resume
@@ -107,7 +118,9 @@ class Ledger:
 
     def source(self, ask: Ask) -> Source | None:
         """What the ask may resume; None: it has to be fresh."""
-        if ask.fresh or not ask.history or (ask.retries and (self._last_failed or not self.rewind)):
+        if ask.fresh or not ask.history or not self.enable_resume:
+            return None
+        if ask.retries and (self._last_failed or not self.rewind):
             return None
         seen = self.seen(ask)
         mine = self._of(ask.agent, ask.model)
@@ -237,7 +250,9 @@ class Ledger:
         self.outside.update((*tokens(prompt), *tokens(answer)))
         asked = (_Held(token, is_outside=True) for token in tokens(prompt))
         added = (*asked, *(_Held(token, is_end=True, is_outside=True) for token in tokens(answer)))
-        self._change(session_id, held=(*self._sessions[session_id].held, *added))
+        session = self._sessions[session_id]
+        is_lost = session.is_branched or not self.follow_moves
+        self._change(session_id, held=(*session.held, *added), is_branched=is_lost)
 
     def went_back(self, session_id: str, token: str) -> None:
         """Somebody rewound the session in place, to the end of the turn with this token."""

@@ -29,7 +29,9 @@ MAX_ROUNDS = 1_000_000
     metavar="N",
     help="Up to the N-th prompt and its answer; for a pair, up to its round N.  [default: everything]",
 )
-@click.option("--at", "at_turn", metavar="TURN_ID", help="Up to this turn; a prompt is taken with its answer.")
+@click.option(
+    "--at", "at_turn", metavar="TURN", help="Up to this turn (number or id); a prompt is taken with its answer."
+)
 @AS_JSON
 def fork(name: str, new: str | None, at_round: int | None, at_turn: str | None, as_json: bool) -> None:
     """Start a new thread with a thread's history up to a point. The old thread stays as it is.

@@ -24,13 +24,14 @@ export function OutsideBar({ thread, turns }: { thread: string; turns: number })
   return (
     <section class="outside-bar" aria-label="Turns made outside Clew" data-testid="outside-bar">
       <p role="status">
-        {plural(turns, "turn")} {turns === 1 ? "was" : "were"} made outside Clew.
+        {plural(turns, "turn")} {turns === 1 ? "was" : "were"} made outside Clew. The next prompt brings{" "}
+        {turns === 1 ? "it" : "them"} in, too.
       </p>
       <button
         type="button"
         data-testid="bring-in"
         disabled={busy}
-        title="Adds them to this thread now; the next prompt would do it as well"
+        title="Adds them to this thread now"
         onClick={() => void act()}
       >
         Bring in
