@@ -78,6 +78,10 @@ class TestReplies:
         assert (patch["type"], patch["input"]) == ("custom_tool_call", "*** Begin Patch")
         assert command["call_id"] != patch["call_id"]
 
+    def test_a_tool_of_a_namespace_is_called_by_both_names(self, client: Client) -> None:
+        [call] = items_of(client.ask("!tool agents.spawn {}"))
+        assert (call["type"], call["namespace"], call["name"]) == ("function_call", "agents", "spawn")
+
     def test_result_of_a_tool_is_acknowledged(self, client: Client) -> None:
         call = {"type": "function_call", "call_id": "c", "name": "exec_command", "arguments": "{}"}
         result = {"type": "function_call_output", "call_id": "c", "output": "seen"}

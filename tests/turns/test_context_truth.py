@@ -316,12 +316,15 @@ async def losing(world: World) -> None:
     assert (await world.ask()).session_resumed
 
 
-async def test_context_is_true_without_following_and_without_resumes(scripted: Stage) -> None:
+async def test_context_is_true_without_following(scripted: Stage) -> None:
     async with World.open(scripted, Visibility.SHARED, follow_moves=False) as world:
         await world.ask()
         world.use_plain_cli(0)
         assert (await world.ask()).reason == "session_diverged"
         assert (await world.ask()).session_resumed
+
+
+async def test_context_is_true_without_resumes(scripted: Stage) -> None:
     async with World.open(scripted, Visibility.SHARED, enable_resume=False) as world:
         assert [(await world.ask()).reason for _ in range(2)] == ["disabled", "disabled"]
 

@@ -82,6 +82,7 @@ class SessionView(Record):
     compacted_at: str | None = None  # the line on the chain with the last compaction; None: there is none
     compacted_after: int = 0  # how many entries are before that line
     cost_total_usd: float | None = None  # the session's running total, if the file names it
+    cost_offset: int | None = None  # where the line with the total begins in the file, if that is known
     subagents: tuple[SubAgent, ...] = ()
     beside: Sequence[SessionEntry] = ()  # messages among what was read that are not on the chain
     is_sound: bool = True  # False: different lines have the same id, or a message on the chain cannot be read

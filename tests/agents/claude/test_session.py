@@ -18,7 +18,7 @@ from clew.agents.adapter import Binary, LaunchProfile, SessionView
 from clew.agents.claude import Claude
 from clew.core.decision import Abilities
 from clew.core.history import Role
-from clew.core.session import BEFORE_FIRST, SessionState, compare
+from clew.core.session import BEFORE_FIRST, SessionState, compare, session_turns
 from clew.core.thread import Permissions, Trust
 from clew.testing.model.api import ModelApi
 
@@ -235,6 +235,37 @@ class TestSound:
     def test_different_lines_with_the_same_id_are_noticed(self, read: Write) -> None:
         assert read(*CHAIN, CHAIN[-1]).is_sound, "the CLI may repeat a line"
         assert not read(*CHAIN, user("u1", "a2", "another text"), user("u3", "u1")).is_sound
+
+    def test_a_line_that_is_nested_too_deeply_for_us_is_noticed(self, read: Write, tmp_path: Path) -> None:
+        read(*CHAIN)
+        path = tmp_path / "s.jsonl"
+        deep = json.dumps(user("u3", "a2", "@")).replace('"@"', "[" * 20_000 + "]" * 20_000)
+        path.write_bytes(path.read_bytes() + deep.encode() + b"\n")
+        assert not claude.read_session(path).is_sound
+
+    def test_only_plain_files_of_subagents_are_read(self, read: Write, tmp_path: Path) -> None:
+        called = said("a1", "u1", [{"type": "tool_use", "id": "t1", "name": "Agent", "input": {}}])
+        folder = tmp_path / "s" / "subagents"
+        folder.mkdir(parents=True)
+        for name in ("pipe", "link", "plain"):
+            (folder / f"agent-{name}.meta.json").write_text(json.dumps({"toolUseId": "t1", "description": name}))
+        os.mkfifo(folder / "agent-pipe.jsonl")
+        (folder / "agent-link.jsonl").symlink_to("/dev/zero")
+        (folder / "agent-plain.jsonl").write_text(json.dumps(said("x", None)) + "\n")
+        assert [agent.name for agent in read(user("u1"), called).subagents] == ["plain"]
+
+    def test_a_subagent_of_a_subagent_counts_for_the_sessions_own_call(self, read: Write, tmp_path: Path) -> None:
+        def calling(name: str, parent: str | None, tool_id: str) -> dict[str, Any]:
+            return said(name, parent, [{"type": "tool_use", "id": tool_id, "name": "Agent", "input": {}}])
+
+        folder = tmp_path / "s" / "subagents"
+        folder.mkdir(parents=True)
+        for name, started_by, line in (("outer", "t1", calling("x", None, "t2")), ("inner", "t2", said("y", None))):
+            (folder / f"agent-{name}.meta.json").write_text(json.dumps({"toolUseId": started_by, "description": name}))
+            (folder / f"agent-{name}.jsonl").write_text(json.dumps(line) + "\n")
+        view = read(user("u1"), calling("a1", "u1", "t1"))
+        [turn] = session_turns(view.entries, view.subagents)
+        assert [(agent.name, agent.tool_id) for agent in turn.subagents] == [("outer", "t1"), ("inner", "t1")]
 
     @pytest.mark.parametrize("odd", [{"isMeta": "no"}, {"isSidechain": "no"}, {"parentUuid": 7}])
     def test_a_message_that_only_the_cli_would_read_is_noticed(self, read: Write, odd: dict[str, Any]) -> None:

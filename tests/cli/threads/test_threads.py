@@ -118,6 +118,17 @@ def test_truncate_archives_that_turn_and_all_after_it(talk: Any) -> None:
     assert [turn["text"] for turn in talk.turns("talk")] == ["one", "ack: one"]
 
 
+def test_a_dry_run_says_what_a_change_would_do_and_changes_nothing(talk: Any) -> None:
+    before = talk.turns("talk")
+
+    edited = talk.run("threads", "edit", "talk", "3", "another", "--dry-run")
+    truncated = talk.run("threads", "truncate", "talk", "3", "--dry-run")
+
+    assert "The session rewinds to turn 2" in edited.err and "The old text is kept" in edited.err
+    assert "Archives 2 turns" in truncated.err and "The session rewinds to turn 2" in truncated.err
+    assert talk.turns("talk") == before
+
+
 def test_a_turn_is_named_by_its_number_and_never_by_a_short_beginning_of_an_id(talk: Any) -> None:
     ids = [turn["id"] for turn in talk.turns("talk")]
 

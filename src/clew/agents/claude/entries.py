@@ -219,7 +219,7 @@ def text_of(content: Any) -> str:
     if not isinstance(content, list):
         return ""
     return join_messages(
-        str(block.get("text", "")) for block in content if isinstance(block, dict) and block.get("type") == "text"
+        str(block.get("text") or "") for block in content if isinstance(block, dict) and block.get("type") == "text"
     )
 
 

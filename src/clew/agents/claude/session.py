@@ -9,6 +9,7 @@ from clew.agents.claude.entries import Entries, first_prompt
 from clew.agents.claude.numbers import number
 from clew.agents.claude.subagents import read_subagents
 from clew.agents.claude.transcript import ROW_TYPES, Transcript, decode_line
+from clew.agents.json_lines import complete_size
 from clew.core.session import BEFORE_FIRST
 
 HEAD_BYTES = 256 * 1024  # how much is read of a session that is only listed
@@ -20,7 +21,7 @@ def read_session(path: Path, since: int = 0) -> SessionView:
     They usually also show that the chain continues where it ended; if not, all lines are scanned.
     """
     with path.open("rb") as file:
-        size = file.seek(0, 2)
+        size = complete_size(file)
         start = since if since <= size else 0
         added = Transcript(file, start, size)
         transcript = Transcript(file, 0, size) if added.needs_whole_file() else added
@@ -56,6 +57,7 @@ def read_session(path: Path, since: int = 0) -> SessionView:
         compacted_at=compacted_at,
         compacted_after=compacted_after,
         cost_total_usd=number(added.cost_usd),
+        cost_offset=added.cost_offset,
         subagents=read_subagents(path, entries.call_ids | beside.call_ids),
         beside=beside.finished(0),
         is_sound=is_sound,

@@ -122,7 +122,9 @@ def _decode(line: bytes, decoder: msgspec.json.Decoder[S], kind: type[S]) -> S |
 def _is_object(line: bytes) -> bool:
     try:
         return isinstance(json.loads(line.decode("utf-8", "replace")), dict)
-    except (ValueError, RecursionError):
+    except RecursionError:  # too deeply nested for us, but perhaps not for the CLI
+        return True
+    except ValueError:
         return False
 
 
@@ -134,6 +136,7 @@ class Transcript:
         self.rows: dict[str, Row] = {}
         self.newest: Row | None = None
         self.cost_usd: Any = None
+        self.cost_offset: int | None = None
         self.tool_called = False  # on the chain or not
         self.is_cleared = False  # somebody went back to before the first row, and no row follows
         self.is_sound = True  # False: the CLI and we may take different lines for the chain
@@ -159,7 +162,7 @@ class Transcript:
             case "last-prompt":
                 self._set_checkpoint(head)
             case "cost-state":
-                self.cost_usd = head.total_cost_usd
+                self.cost_usd, self.cost_offset = head.total_cost_usd, offset
             case kind if kind in ROW_TYPES and head.uuid is not None and not head.is_sidechain:
                 self._add_row(head, head.uuid, offset, len(raw))
                 # A text that contains these words has backslashes before the quotation marks.

@@ -26,7 +26,7 @@ from clew.agents.codex.command import prompt_id
 from clew.agents.codex.origins import is_before, is_copy, origins
 from clew.agents.codex.subagents import Started, read_subagents
 from clew.agents.codex.tokens import TAIL_BYTES, usage_from
-from clew.agents.json_lines import decode
+from clew.agents.json_lines import complete_size, decode
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.history import Role
 from clew.core.record import replace
@@ -303,9 +303,9 @@ def read_session(path: Path, since: int = 0) -> SessionView:
 def _read(path: Path, since: int) -> tuple[SessionView, Started]:
     """The session without its subagents, and which of its calls started one."""
     with path.open("rb") as file:
-        size = file.seek(0, 2)
+        size = complete_size(file)
         start = file.seek(since if since <= size else 0)
-        raw = file.read()
+        raw = file.read(size - start)
     if start == 0:
         session, copied = _beginning(path, raw)
         if session is None:

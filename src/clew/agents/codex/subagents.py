@@ -19,6 +19,8 @@ from clew.agents.json_lines import decode
 from clew.core.costs.usage import NO_USAGE
 from clew.core.record import Record
 
+MAX_BYTES = 200_000_000  # of a file that is read
+
 Started = Mapping[str, str]  # the id of a subagent for each call that started one
 Read = Callable[[Path, int], tuple[SessionView, Started]]  # reads a file from that byte on
 
@@ -41,7 +43,7 @@ def read_subagents(path: Path, started: Started, read: Read) -> tuple[SubAgent, 
         return ()
     parents = {session_of(each) for each in (path, *(origin.path for origin in origins(path) or ()))}
     wanted = [(tool_id, agent_id, parents) for tool_id, agent_id in started.items()]
-    seen: set[str] = set()
+    seen = {*parents}
     made: list[SubAgent] = []
     for tool_id, agent_id, its_parents in wanted:
         if agent_id in seen:
@@ -62,7 +64,9 @@ def read_subagents(path: Path, started: Started, read: Read) -> tuple[SubAgent, 
 def _find(home: Path, agent_id: str, parents: set[str | None]) -> _Found | None:
     """The subagent's file. None: there is none, or it is not the file of a subagent that one of these started."""
     path = file_named(str(home), agent_id)
-    if path is None or path.is_symlink() or not path.resolve().is_relative_to((home / "sessions").resolve()):
+    if path is None or not path.resolve().is_relative_to((home / "sessions").resolve()):
+        return None
+    if path.stat().st_size > MAX_BYTES:
         return None
     with path.open("rb") as file:
         first = file.readline()

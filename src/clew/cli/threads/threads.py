@@ -33,6 +33,7 @@ from clew.errors import UsageError
 
 if TYPE_CHECKING:
     from clew.api.client import Client, Run
+    from clew.api.thread import Thread
     from clew.core.history import Turn
     from clew.core.runs.options import Person
 
@@ -105,11 +106,15 @@ async def show(client: Client, name: str, as_json: bool) -> None:
         say(line)
 
 
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Only say what it would do to the thread and its session.")
+
+
 @threads.command()
 @click.argument("name", shell_complete=complete_thread)
 @click.argument("turn_id", metavar="TURN")
 @click.argument("text")
-def edit(name: str, turn_id: str, text: str) -> None:
+@DRY_RUN
+def edit(name: str, turn_id: str, text: str, dry_run: bool) -> None:
     """Change the text of a turn (- = stdin). The old text is kept, and so are the later turns.
 
     TURN is the turn's number as `threads show` prints it, or its id.
@@ -126,6 +131,9 @@ def edit(name: str, turn_id: str, text: str) -> None:
 
     async def work(client: Client) -> None:
         thread = await client.find(name)
+        if dry_run:
+            await _say_before(thread, turn_id, "edit")
+            return
         turn = await thread.edit(turn_id, text)
         turns = await thread.turns()
         note(f"edited {_turn_words(turns, turn.id)} of {thread.name}; the old text is kept")
@@ -137,8 +145,9 @@ def edit(name: str, turn_id: str, text: str) -> None:
 @threads.command()
 @click.argument("name", shell_complete=complete_thread)
 @click.argument("turn_id", metavar="TURN")
+@DRY_RUN
 @client_command()
-async def truncate(client: Client, name: str, turn_id: str) -> None:
+async def truncate(client: Client, name: str, turn_id: str, dry_run: bool) -> None:
     """Archive a turn and all turns after it.
 
     TURN is the turn's number as `threads show` prints it, or its id.
@@ -147,6 +156,9 @@ async def truncate(client: Client, name: str, turn_id: str) -> None:
     changed stay as they are.
     """
     thread = await client.find(name)
+    if dry_run:
+        await _say_before(thread, turn_id, "truncate")
+        return
     turns = await thread.turns()
     count = await thread.truncate(turn_id)
     kept = len(await thread.turns())
@@ -201,6 +213,13 @@ def retry(
         return report_reply(await show_run(thread, start, as_json=as_json, agent=agent), as_json=as_json)
 
     return with_client(work, timeout=timeout)
+
+
+async def _say_before(thread: Thread, turn_id: str, change: str) -> None:
+    """What the change would do to the thread and its session."""
+    preview = await thread.preview(turn_id)
+    assert preview.after_change is not None  # it is given for a turn
+    note(preview.after_change[change])
 
 
 def _unanswered(turns: tuple[Turn, ...], runs: list[RunRecord]) -> dict[str, str]:

@@ -42,6 +42,7 @@ from clew.core.pins import (
     Runtime,
     is_unconfirmed_copy,
     reconcile,
+    standing_count,
 )
 from clew.core.record import Record, replace
 from clew.core.runs.events import Warned
@@ -229,6 +230,8 @@ class Planner(Record):
 
     def _with_ends(self, store: Store, case: DecisionCase, reason: Reason | None, arrived: Arrival) -> DecisionCase:
         if reason not in REWINDABLE or not (self.policy.rewind and self.abilities.rewind):
+            return case
+        if not standing_count(case.pin, case.seen):  # no need to read the file
             return case
         case = replace(case, observed=replace(case.observed, ends=ends_of(self.adapter, case.pin)))
         rewound = rewind_of(case, reason)

@@ -56,6 +56,9 @@ def _observe(adapter: Adapter, pin: Pin, path: Path) -> Observed:
     view = _read_since(adapter, path, mark)
     if view is None:
         return GONE
+    if view.size_bytes < size:  # the last line is not finished, so it was not read; the stamp was made before
+        size = view.size_bytes
+        found = replace(fingerprint(path, size, origin_files=origin_files), stamp=found.stamp)
     return _marked(observed_in(view, pin), found, size)
 
 
@@ -120,11 +123,16 @@ def observed_in(view: SessionView, pin: Pin, *, is_ours: bool = False) -> Observ
         compacted=is_compacted,
         summarised=_summarised(before, view) if is_compacted and not ours else 0,
         model=view.model,
-        cost_total_usd=view.cost_total_usd,
+        cost_total_usd=view.cost_total_usd if _is_new(view.cost_offset, pin.mark) else None,
     )
     if (found.before or found.outside) and not is_compacted:
         found = replace(found, state=SessionState.GREW)
     return _with_answer(found, ours[1:]) if ours else found
+
+
+def _is_new(offset: int | None, mark: Mark | None) -> bool:
+    """Whether a line was written after our last turn. One whose place is not known counts as new."""
+    return offset is None or mark is None or offset >= mark.size_bytes
 
 
 def _added(view: SessionView, mark: Mark | None) -> Sequence[SessionEntry]:

@@ -69,7 +69,7 @@ def arrival(
     """What the sessions of the thread hold that the thread does not have. Reads files that have changed, and changes
     nothing. The pin of a session whose last attempt had no success is settled first."""
     found = Arrival(store.turns.history(thread.id))
-    for pin in _newest(pins):
+    for pin in _newest(pins, adapter_of):
         adapter = adapter_of(pin.agent)
         if adapter is not None and _is_read(pin):
             observed = observe(adapter, pin)
@@ -83,12 +83,12 @@ def arrival(
 def has_news(pins: Sequence[Pin], adapter_of: AdapterOf) -> bool:
     """Whether `arrival` would find anything. It is cheap if nothing has changed: it reads no turns, and the pins need
     not know what they absorbed."""
-    return any(_is_read(pin) and _has_moved(pin, adapter_of) for pin in _newest(pins))
+    return any(_is_read(pin) and _has_moved(pin, adapter_of) for pin in _newest(pins, adapter_of))
 
 
 def left_behind(pins: Sequence[Pin], adapter_of: AdapterOf) -> tuple[SessionId, ...]:
     """The sessions that the thread does not use any more, and that were continued outside Clew since."""
-    current = {pin.id for pin in _newest(pins)}
+    current = {pin.id for pin in _newest(pins, adapter_of)}
     left = (pin for pin in pins if pin.id not in current and pin.state is not PinState.RETIRED)
     return tuple(pin.session_id for pin in left if _is_read(pin) and _has_moved(pin, adapter_of))
 
@@ -107,8 +107,21 @@ def newest_pins(pins: Sequence[Pin]) -> list[Pin]:
     return [pin for pin in _newest(pins) if pin.mark is not None and pin.borrowed_at is None]
 
 
-def _newest(pins: Sequence[Pin]) -> list[Pin]:
-    return [*{(pin.agent, pin.model): pin for pin in pins if pin.state is not PinState.RETIRED}.values()]
+def _newest(pins: Sequence[Pin], adapter_of: AdapterOf | None = None) -> list[Pin]:
+    """`adapter_of`: a session that never came into being does not hide an older one."""
+    found: dict[tuple[str, str], Pin] = {}
+    for pin in pins:
+        is_first = (pin.agent, pin.model) not in found
+        if pin.state is not PinState.RETIRED and (is_first or not _never_began(pin, adapter_of)):
+            found[pin.agent, pin.model] = pin
+    return [*found.values()]
+
+
+def _never_began(pin: Pin, adapter_of: AdapterOf | None) -> bool:
+    adapter = adapter_of(pin.agent) if adapter_of is not None else None
+    if adapter is None or pin.mark is not None or pin.state is not PinState.PROVISIONAL or pin.borrowed_at is not None:
+        return False
+    return observe(adapter, pin).state is SessionState.GONE
 
 
 def with_outside(store: Store, before: Arrival, pin: Pin, observed: Observed, context: RuntimeContext) -> Arrival:
@@ -124,6 +137,9 @@ def with_outside(store: Store, before: Arrival, pin: Pin, observed: Observed, co
     absorbed = [Absorbed.of(turn) for each in made for turn in each.turns]
     if pin.pending is None:  # else it is not known what comes before these turns in the session
         moved = replace(moved, absorbed=(*pin.absorbed, *absorbed))
+        if observed.cost_total_usd is None:  # a later total will contain what is only estimated here
+            estimated = sum(each.run.cost_usd for each in made)
+            moved = replace(moved, cost_total_usd=moved.cost_total_usd + estimated)
     return replace(
         before,
         history=merged(before.history, made, pin),
@@ -145,7 +161,8 @@ def new_turns(store: Store, before: Arrival, pin: Pin, observed: Observed) -> li
     """The outside turns of the session that the thread never had, and that do not come in already."""
     turns = (*observed.before, *observed.outside)
     known = _message_ids(store, pin.thread_id, before) if turns else frozenset()
-    return [turn for turn in turns if not _ids(turn) & known]
+    # The mark of a pin that is not settled stays, so a turn that could not be recognised would come in again.
+    return [turn for turn in turns if not _ids(turn) & known and (pin.pending is None or _ids(turn))]
 
 
 def _moved(pin: Pin, observed: Observed) -> Pin:

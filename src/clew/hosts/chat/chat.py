@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from clew.core.history import History, Role, Turn, Visibility
 from clew.core.ids import SessionId, ThreadId
 from clew.core.outcome import Outcome
+from clew.core.pins import Pin
 from clew.core.record import Record, replace
 from clew.core.runs.options import NO_OPTIONS, TurnOptions
 from clew.core.runs.question import QuestionState
@@ -281,16 +282,17 @@ class Chat:
             hint = "clew sessions adopt makes a new thread of everything that a session holds."
             raise UsageError("Turns from outside Clew are not brought in: follow_moves is false.", hint=hint)
 
-        def look(store: Store) -> tuple[Arrival, Synced]:
+        def look(store: Store) -> tuple[tuple[Pin, ...], Arrival, Synced]:
             pins = store.pins.of_thread(thread.id)
             found = arrival(store, thread, pins, engine.adapter_of, engine.context)
             states = {pin.session_id: found.observed[pin.id].state for pin in pins if pin.id in found.observed}
             branched = tuple(session for session, state in states.items() if state is SessionState.BRANCHED)
             apart = (*branched, *left_behind(pins, engine.adapter_of))
-            return found, Synced(thread.name, found.turns, bool(found.compacted), apart)
+            return pins, found, Synced(thread.name, found.turns, bool(found.compacted), apart)
 
         def bring_in(store: Store, now: float) -> Synced:
-            found, synced = look(store)
+            is_as_seen = store.pins.of_thread(thread.id) == seen[0] and store.turns.history(thread.id) == history
+            _, found, synced = seen if is_as_seen else look(store)
             store_arrival(store, thread, found)
             if found.rounds:
                 store.threads.update(thread.id, at=now)
@@ -299,11 +301,14 @@ class Chat:
         def report(store: Store) -> Synced:
             pins = store.pins.of_thread(thread.id, retired=False, absorbed=False)
             if has_news(pins, engine.adapter_of):
-                return look(store)[1]
+                return look(store)[2]
             return Synced(thread.name, (), branched=left_behind(pins, engine.adapter_of))
 
         if dry_run:
             return await self._store.read_large(report)
+        # The files are read before the transaction, because it keeps other writers waiting.
+        history = await self._store.call(lambda store: store.turns.history(thread.id))
+        seen = await self._store.read_large(look)
         return await self._while_idle(thread, bring_in)
 
     async def explain(

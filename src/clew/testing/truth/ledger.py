@@ -143,7 +143,8 @@ class Ledger:
 
     def _current(self) -> list[_Session]:
         """The newest session of each agent and model, if it still is the thread's."""
-        newest = {(each.agent, each.model): each for each in self._sessions.values() if not each.is_retired}
+        begun = (each for each in self._sessions.values() if each.held and not each.is_retired)
+        newest = {(each.agent, each.model): each for each in begun}
         return [each for each in newest.values() if not (each.is_branched or each.is_gone)]
 
     def _of(self, agent: str, model: str | None = None) -> list[_Session]:
