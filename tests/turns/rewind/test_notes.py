@@ -161,6 +161,7 @@ async def test_a_whole_copy_of_an_older_session_is_told_what_it_does_not_know(ca
         await it.ask(it.writes("later.txt"), fresh_session=True)
         it.keep()
         await it.thread.truncate((await it.prompts())[1].id)
+        assert "a copy of another session that still stands" in await it.thread.session_words()
         reply = await it.ask()
         assert (reply.session_resumed, reply.rewound_to) == (True, None)
         assert "later.txt` was written" in it.told

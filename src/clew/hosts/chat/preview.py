@@ -18,6 +18,7 @@ from clew.store.tables.turns import no_such_turn
 
 KEEPS_SESSION = "The session has not seen this turn as it is: it is kept, and the next turn sends the new text."
 RESUMES = "The session is kept: the next turn resumes it."
+COPIES = "The next turn continues in a copy of another session that still stands."
 STARTS_FRESH = "the next turn starts a fresh session with the whole transcript."
 NOTHING_BEFORE = f"Nothing before this turn is left to continue from: {STARTS_FRESH}"
 CANNOT_REWIND = f"The session cannot be rewound to before this turn: {STARTS_FRESH}"
@@ -107,6 +108,8 @@ def _session(decision: Decision, before: int | None, archived: int) -> str:
         later = len(decision.shown) - 1
         after = f", and sends the {_turns(later)} after it" if later else ""
         return f"The session rewinds to turn {decision.rewind.number}: the next turn continues from there{after}."
+    if decision.copies:
+        return COPIES
     return KEEPS_SESSION if len(decision.shown) > 1 and not archived else RESUMES
 
 
