@@ -67,7 +67,7 @@ class Reason(StrEnum):
 MEANING: dict[Reason, str] = {
     Reason.DISABLED: "resume is switched off",
     Reason.UNSUPPORTED: "this agent cannot resume a session",
-    Reason.FORCED_FRESH: "a fresh session was asked for, or a prompt was asked again after a failure",
+    Reason.FORCED_FRESH: "a fresh session was asked for",
     Reason.FIRST_TURN: "first turn of the thread",
     Reason.NO_PIN: "no session of this agent and model to resume",
     Reason.POISONED: "the session's history is broken for good",
