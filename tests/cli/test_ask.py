@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
 
+from clew.cli.ask import MAX_INPUT_BYTES
 from clew.testing.model.scripts import Cut, Text, TooLong, ToolUse
 from cli.conftest import TIMEOUT_S
 
@@ -65,6 +67,59 @@ def test_json_is_one_object_with_every_key(both: Any) -> None:
 def test_a_prompt_may_come_from_stdin(cli: Any) -> None:
     assert cli.run("ask", stdin="from a pipe\n").out == "ack: from a pipe\n"
     assert cli.run("ask", "-", stdin="with a dash").out == "ack: with a dash\n"
+
+
+@pytest.mark.parametrize("piped", ["diff --git\n+line\n\n", "\n  spaces \n"])
+def test_what_is_piped_in_comes_after_the_argument_as_in_the_plain_cli(both: Any, piped: str) -> None:
+    assert both.run("ask", "review this", stdin=piped).code == 0
+    assert both.stage.prompt == f"review this\n{piped}"
+
+
+@pytest.mark.parametrize("piped", ["", " \n"])
+def test_an_empty_pipe_leaves_the_argument_alone(cli: Any, piped: str) -> None:
+    done = cli.run("ask", "review this", stdin=piped)
+
+    assert (done.code, "stdin" in done.err) == (0, False)
+    assert cli.stage.prompt == "review this"
+
+
+def test_a_file_beside_an_argument_is_sent_too(cli: Any, tmp_path: Any) -> None:
+    (tmp_path / "diff").write_text("+line")
+    with (tmp_path / "diff").open() as file:
+        process = cli.start("ask", "review this", stdin=file)
+        process.communicate(timeout=TIMEOUT_S)
+
+    assert cli.stage.prompt == "review this\n+line"
+
+
+def test_a_silent_open_pipe_is_named_and_left_alone(cli: Any) -> None:
+    """CI systems and cron leave stdin open."""
+    silent, other_end = os.pipe()
+    try:
+        process = cli.start("ask", "review this", stdin=silent)
+        _, err = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        os.close(silent)
+        os.close(other_end)
+
+    assert process.returncode == 0
+    assert err.decode().count("nothing came on stdin within 3 s: continuing without it") == 1
+    assert cli.stage.prompt == "review this"
+
+
+def test_stdin_that_is_instructions_is_not_sent_twice(cli: Any) -> None:
+    cli.run("ask", "--instructions", "-", "hello", stdin="In prose.")
+
+    assert cli.stage.prompt.count("In prose.") == 1
+
+
+@pytest.mark.parametrize("argument", [(), ("review this",)])
+def test_too_much_on_stdin_is_refused_and_nothing_is_sent(cli: Any, argument: tuple[str, ...]) -> None:
+    done = cli.run("ask", *argument, stdin=b"x" * (MAX_INPUT_BYTES + 1))
+
+    assert (done.code, done.out) == (2, "")
+    assert "stdin has more than 50,000,000 bytes; nothing was sent." in done.err
+    assert not cli.api.requests
 
 
 def test_a_named_thread_is_created_and_announced_once(cli: Any) -> None:

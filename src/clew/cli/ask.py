@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from clew.core.explanation import Explanation
     from clew.core.runs.options import Person
 
-MAX_INPUT_BYTES = 50_000_000  # read no more of stdin than could ever be a prompt
+MAX_INPUT_BYTES = 50_000_000  # more on stdin is refused: it could never be a prompt
+PIPE_WAIT_S = 3.0  # how long a pipe beside an argument may be silent at first, as in `claude -p`
 
 
 class AskOptions(Record):
@@ -91,8 +92,9 @@ class AskOptions(Record):
 def ask(prompt: str | None, instructions: str | None, timeout: str | None, explain: bool, **given: Any) -> int:
     """Ask an agent and stream its answer to stdout; everything else goes to stderr.
 
-    Without PROMPT, or if it is -, the prompt is read from stdin. Without -t or -c, a new thread is started and its name
-    is printed. Ctrl-C stops the agent and keeps what it has answered so far. --explain takes the same options.
+    Without PROMPT, or if it is -, the prompt is read from stdin. What is piped in beside a PROMPT is sent after it: git
+    diff | clew ask "Review this." Without -t or -c, a new thread is started and its name is printed. Ctrl-C stops the
+    agent and keeps what it has answered so far. --explain takes the same options.
     """
     options = AskOptions(**given)
     if options.thread is not None and options.continue_:
@@ -102,7 +104,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
         raise UsageError(
             "The prompt and the instructions cannot both come from stdin.", hint="Give one as an argument."
         )
-    text = read_stdin("prompt", "clew ask") if from_stdin else prompt
+    text = prompt if instructions == "-" else read_text(prompt, "prompt", "clew ask")
     standing = read_instructions(instructions) if instructions is not None else None
 
     if explain:
@@ -249,6 +251,14 @@ async def _new(client: Client, options: AskOptions, text: str) -> Thread:
     return thread
 
 
+def read_text(argument: str | None, what: str, command: str) -> str:
+    """The argument with what is piped in after it; without an argument, or if it is -, the text on stdin."""
+    if argument is None or argument == "-":
+        return read_stdin(what, command)
+    piped = _piped() if argument.strip() else ""
+    return f"{argument}\n{piped}" if piped.strip() else argument
+
+
 def read_stdin(what: str, command: str) -> str:
     """The text on stdin. `command`: the command that the hint shows, without its text argument."""
     hint = f'Give it as an argument, {command} "…", or on stdin, {command} - < file.'
@@ -258,7 +268,33 @@ def read_stdin(what: str, command: str) -> str:
 def _stdin(missing: UsageError) -> str:
     if sys.stdin is None or sys.stdin.isatty():
         raise missing
-    return as_text(sys.stdin.buffer.read(MAX_INPUT_BYTES), "stdin")
+    content = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
+    if len(content) > MAX_INPUT_BYTES:
+        raise UsageError(
+            f"stdin has more than {MAX_INPUT_BYTES:,} bytes; nothing was sent.",
+            hint="Send less, or name the file and let the agent read it.",
+        )
+    return as_text(content, "stdin")
+
+
+def _piped() -> str:
+    """The text of a file, pipe or socket on stdin. A pipe that stays silent is left alone: CI systems and cron leave
+    stdin open."""
+    import os
+    import select
+    import stat
+
+    try:
+        handle = sys.stdin.fileno()
+        mode = os.fstat(handle).st_mode
+    except (AttributeError, OSError, ValueError):  # stdin is closed
+        return ""
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return ""  # a terminal, or /dev/null
+    if not select.select([handle], [], [], PIPE_WAIT_S)[0]:
+        note(f"nothing came on stdin within {PIPE_WAIT_S:.0f} s: continuing without it (< /dev/null avoids the wait)")
+        return ""
+    return _stdin(UsageError("stdin is a terminal."))
 
 
 def read_instructions(path: str) -> str:

@@ -125,9 +125,10 @@ def pair(
 
     The instructor reads files and changes none; the worker carries out one instruction per round. Each has its own
     thread. Everything is stored as it happens: after Ctrl-C, a crash or the last round, --resume continues from there.
-    Without TASK, or if it is -, the task is read from stdin; MESSAGE is read from stdin if it is -. Orders and reports
-    go to stdout, everything else to stderr. Ctrl-C stops gracefully, a second one at once. The exit code is 0 when the
-    task is done, 1 when the rounds are used up, else that of the error (7: Ctrl-C).
+    Without TASK, or if it is -, the task is read from stdin; MESSAGE is read from stdin if it is -. What is piped in
+    beside either comes after it. Orders and reports go to stdout, everything else to stderr. Ctrl-C stops gracefully, a
+    second one at once. The exit code is 0 when the task is done, 1 when the rounds are used up, else that of the error
+    (7: Ctrl-C).
 
     \b
       clew pair "Port the parser to the new API, with tests"
@@ -158,11 +159,12 @@ def pair(
     if session is not None and session_file is not None:
         raise UsageError("--session and --session-file cannot be given together.", hint="Give one of them.")
     continues = resume or session is not None or session_file is not None
-    words = text or ""
-    if text == "-" or (text is None and not continues):
-        from clew.cli.ask import read_stdin
+    words = ""
+    if text is not None or not continues:
+        from clew.cli.ask import read_text
 
-        words = read_stdin("message", "clew pair --resume") if continues else read_stdin("task", "clew pair")
+        what, command = ("message", "clew pair --resume") if continues else ("task", "clew pair")
+        words = read_text(text, what, command)
     if fork_at is not None and (session_file is not None or not continues):
         raise UsageError("--fork-at-round needs --resume or --session.", hint="Try clew pair --help.")
     if continues and fork_at is None and options["name"] is not None:

@@ -99,7 +99,7 @@ def follow(review_id: str, message: str | None, timeout: str | None, as_json: bo
     """Run the next round: review what has changed since the last one, and check the findings so far.
 
     ID is the id of a review, any unambiguous beginning of it, or `latest` for the newest one of this repository.
-    MESSAGE is your reply to the reviewer; if it is -, it is read from stdin. If a round is already running, the exit
+    MESSAGE is your reply to the reviewer; if it is -, it is read from stdin, and what is piped in beside it comes after it. If a round is already running, the exit
     code is 8.
 
     \b
@@ -108,9 +108,9 @@ def follow(review_id: str, message: str | None, timeout: str | None, as_json: bo
       clew review follow latest - < reply.md
       clew review follow latest --model opus        a second opinion; opus is shown the rounds so far
     """
-    from clew.cli.ask import read_stdin
+    from clew.cli.ask import read_text
 
-    text = read_stdin("message", "clew review follow ID") if message == "-" else message or ""
+    text = read_text(message, "message", "clew review follow ID") if message is not None else ""
 
     async def work(client: Client) -> int:
         from clew.api.reviews import RoundOptions
