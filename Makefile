@@ -8,12 +8,13 @@ WORKERS ?= 4
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: demo test test-all check unit everyday rest mutations soak bench clean fmt docs prompts web web-check wire sarif chromium openssh
+.PHONY: wheel demo test test-all check unit everyday rest mutations soak bench clean fmt docs prompts web web-check wire sarif chromium openssh
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing the packages into $(VENV): once, and it takes a minute or more."
+	@$(BIN)/pip uninstall --disable-pip-version-check -q -y clew 2>/dev/null || true  # the distribution's former name
 	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e ".[test,check]"
 	touch $(STAMP)
 
@@ -56,6 +57,11 @@ $(MODULES): $(WEB)/package.json $(WEB)/package-lock.json $(WEB)/.npmrc | $(STAMP
 
 $(PAGE): $(MODULES) $(WEB)/build.mjs $(shell find $(WEB)/page -type f)
 	$(NPM) run -s build
+
+wheel: $(STAMP)           ## dist/clew_threads-*.whl, with the page inside
+	rm -rf dist
+	$(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
+	@ls dist/*.whl
 
 # The page's types of what the daemon sends, generated from the server's shapes.
 TYPES := $(BIN)/python -m clew.server.reference --types

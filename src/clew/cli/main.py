@@ -23,6 +23,8 @@ OUTPUT_FAILED = (errno.EPIPE, errno.ENOSPC, errno.EIO)  # in an error without a 
 def entry() -> NoReturn:
     """The `clew` script. Exits without the interpreter's own shutdown: everything is stored and flushed by then, and
     the shutdown would take longer than everything else that Clew does after an answer."""
+    if sys.platform == "win32":
+        sys.exit("clew: Clew does not work on Windows. Use it on Linux or macOS, or in WSL.")
     gc.disable()  # nothing is garbage while modules load; enabled again when the store is open
     _restore_sigint()
     status = main()

@@ -198,8 +198,15 @@ def _dialect(where: Path | str) -> Dialect:
             "CLEW_STORE is not an address that Clew knows.", hint="It looks like postgresql://user@host/name."
         )
     if isinstance(where, str) and where.startswith(("postgresql://", "postgres://")):
-        from clew.store.database.postgres import Postgres
-
+        try:
+            from clew.store.database.postgres import Postgres
+        except ModuleNotFoundError as error:
+            if error.name != "psycopg":
+                raise
+            raise UsageError(
+                "CLEW_STORE names a PostgreSQL server, and its driver is not installed.",
+                hint="Install it: pip install 'clew-threads[postgres]'",
+            ) from error
         return Postgres(where)
     from clew.store.database.sqlite import Sqlite
 
