@@ -108,10 +108,10 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
     """Submit a job, and print its id. A worker (`clew work` or `clew serve --work`) runs it.
 
     Without PROMPT, or if it is -, the prompt is read from stdin; what is piped in beside a PROMPT comes after it. When
-    the command returns, the job is on disk: it survives time-outs, crashes and lost workers. With --wait, the result is printed on stdout instead, and the exit
-    code is 0 if the job succeeded; 1 if it failed, 2 if its files are in conflict, 3 if the agent is not installed, 4
-    if it is blocked until somebody logs in, 5 after a usage limit, 6 if its time ran out, 7 if it was cancelled, 10 if
-    it is blocked because the account has no credit left.
+    the command returns, the job is on disk: it survives time-outs, crashes and lost workers. With --wait, the result is
+    printed on stdout instead, and the exit code is 0 if the job succeeded; 1 if it failed, 2 if its files are in
+    conflict, 3 if the agent is not installed, 4 if it is blocked until somebody logs in, 5 after a usage limit, 6 if
+    its time ran out, 7 if it was cancelled, 10 if it is blocked because the account has no credit left.
 
     A DURATION is 90s, 30m, 2h, 7d or 1h30m; a bare number is seconds.
 

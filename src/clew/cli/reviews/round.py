@@ -99,8 +99,8 @@ def follow(review_id: str, message: str | None, timeout: str | None, as_json: bo
     """Run the next round: review what has changed since the last one, and check the findings so far.
 
     ID is the id of a review, any unambiguous beginning of it, or `latest` for the newest one of this repository.
-    MESSAGE is your reply to the reviewer; if it is -, it is read from stdin, and what is piped in beside it comes after it. If a round is already running, the exit
-    code is 8.
+    MESSAGE is your reply to the reviewer; if it is -, it is read from stdin, and what is piped in beside it comes after
+    it. If a round is already running, the exit code is 8.
 
     \b
       clew review follow latest
