@@ -134,8 +134,8 @@ def prompt_line(text: str, line_uuid: str | None = None) -> Line:
 def send(process: subprocess.Popen[bytes], *lines: Line) -> None:
     assert process.stdin
     try:
-        process.stdin.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
-        process.stdin.flush()
+        # Without a buffer: what an agent that has already ended did not take is not written again at the close.
+        os.write(process.stdin.fileno(), b"".join(json.dumps(line).encode() + b"\n" for line in lines))
     except BrokenPipeError:
         pass
 

@@ -18,9 +18,10 @@ from turns.outside.terminal import TIMEOUT_S
 
 
 async def until_saved(talk: Conversation, token: str) -> None:
-    """Waits until the session's file holds the prompt. Only the file can tell."""
-    path, deadline = talk.cli.path(talk.session_id), time.monotonic() + TIMEOUT_S
-    while token.encode() not in path.read_bytes():
+    """Waits until the prompt is a message in the session's file. Only the file can tell, and not every line that holds
+    the prompt's text is the message: Claude writes the prompt into its queue first."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not any(token in entry.text for entry in talk.cli.read(talk.session_id).entries):
         assert time.monotonic() < deadline, "the prompt was never saved"
         await asyncio.sleep(0.01)
 
