@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -133,11 +134,10 @@ def prompt_line(text: str, line_uuid: str | None = None) -> Line:
 
 def send(process: subprocess.Popen[bytes], *lines: Line) -> None:
     assert process.stdin
-    try:
-        # Without a buffer: what an agent that has already ended did not take is not written again at the close.
-        os.write(process.stdin.fileno(), b"".join(json.dumps(line).encode() + b"\n" for line in lines))
-    except BrokenPipeError:
-        pass
+    content = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    # Without a buffer: what an agent that has already ended did not take is not written again at the close.
+    with contextlib.suppress(BrokenPipeError):
+        os.write(process.stdin.fileno(), content)
 
 
 def reply(question: Line, response: Mapping[str, Any]) -> Line:
