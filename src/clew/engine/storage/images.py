@@ -22,6 +22,14 @@ from clew.system.files import write_whole
 from clew.system.folders import make_private
 
 
+def check_contents(images: Collection[Image], contents: Mapping[str, bytes]) -> None:
+    """Raises UsageError if the bytes of an image are not what its turn names."""
+    for image in images:
+        content = contents.get(image.digest)
+        if content is not None and image_of(ImageContent(content, image.name)) != image:
+            raise UsageError(f"The file's image {image.name} is not the one that its turn names.")
+
+
 class ImageFolder:
     """All methods read or write the disk."""
 
@@ -78,19 +86,13 @@ class ImageFolder:
     def restore(self, images: Collection[Image], contents: Mapping[str, bytes]) -> tuple[str, ...]:
         """Writes the files of imported turns, as far as they came with them. Returns the digests of the new ones.
 
-        Raises UsageError for bytes that are not the image that the turn names.
+        Raises UsageError for bytes that are not the image that a turn names; then nothing was written.
         """
-        new = []
-        for image in {each.digest: each for each in images}.values():
-            content = contents.get(image.digest)
-            if content is None:
-                continue
-            found = image_of(ImageContent(content, image.name))
-            if found != image:
-                raise UsageError(f"The file's image {image.name} is not what its turn names.")
-            if self.read(image) is None:
-                self._write(image.digest, content)
-                new.append(image.digest)
+        there = [image for image in {each.digest: each for each in images}.values() if image.digest in contents]
+        check_contents(images, contents)
+        new = [image.digest for image in there if self.read(image) is None]
+        for digest in new:
+            self._write(digest, contents[digest])
         return tuple(new)
 
     def release(self, store: Store, unused: Collection[str]) -> None:

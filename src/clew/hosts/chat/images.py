@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
-from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from clew.core.images import (
@@ -76,14 +76,15 @@ def _content(source: ImageSource) -> ImageContent:
         return _checked(source, source.name)
     if isinstance(source, bytes):
         return _checked(ImageContent(source), "The image")
-    shown = _shown(str(source))
+    named = os.fspath(source)
+    shown = _shown(named)
     try:
-        content = read_plain(named_path(str(source)), MAX_IMAGE_BYTES)
+        content = read_plain(named_path(named), MAX_IMAGE_BYTES)
     except ValueError as error:  # a NUL in the path
         raise UsageError(f"{shown} cannot be read: it is no path.") from error
     except OSError as error:
         raise UsageError(f"{shown} cannot be read: {error.strerror}.", hint="An image is a file.") from error
-    return _checked(ImageContent(content, PurePath(source).name), shown)
+    return _checked(ImageContent(content, named), shown)
 
 
 def _checked(image: ImageContent, shown: str) -> ImageContent:

@@ -54,3 +54,8 @@ SELECT * FROM turn_revisions WHERE turn_id = :turn_id ORDER BY revision;
 -- name: images_named
 -- All images that a turn or a run names, of every thread. Only a thread with images that was removed asks for them.
 SELECT images FROM turns WHERE images IS NOT NULL UNION SELECT images FROM runs WHERE images IS NOT NULL;
+
+-- name: images_of_thread
+-- locks: thread :thread_id
+SELECT images FROM turns WHERE thread_id = :thread_id AND images IS NOT NULL
+UNION SELECT images FROM runs WHERE thread_id = :thread_id AND images IS NOT NULL;

@@ -78,9 +78,10 @@ class TurnTable(Table):
             self._versions.changed(thread_id)
         return count
 
-    def images(self) -> list[Image]:
-        """The images that any turn names, or any run, in all threads."""
-        rows = self._database.all("images_named")
+    def images(self, thread_id: str | None = None) -> list[Image]:
+        """The images that any turn names, or any run: of a thread, or of all."""
+        named = {} if thread_id is None else {"thread_id": thread_id}
+        rows = self._database.all("images_named" if thread_id is None else "images_of_thread", **named)
         return [image for images in each(lambda row: images_from(row["images"]), rows) for image in images]
 
     def revisions(self, turn_id: str) -> list[Revision]:
