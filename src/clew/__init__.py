@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clew.core.explanation import Explanation as Explanation
     from clew.core.history import Turn as Turn
     from clew.core.hooks.hook import session_key as session_key
+    from clew.core.images import ImageContent as ImageContent
     from clew.core.runs.events import AgentRetried as AgentRetried
     from clew.core.runs.events import AttemptStarted as AttemptStarted
     from clew.core.runs.events import Compacted as Compacted
@@ -89,6 +90,7 @@ _NAMES_OF = {
     "clew.core.explanation": ("Explanation",),
     "clew.core.history": ("Turn",),
     "clew.core.hooks.hook": ("session_key",),
+    "clew.core.images": ("ImageContent",),
     "clew.core.runs.permissions": ("Answer",),
     "clew.core.runs.question": ("Question",),
     "clew.core.thread": ("Permissions", "Trust"),

@@ -47,6 +47,13 @@ class PathProtection(StrEnum):
     NONE = "not"  # it runs commands as the user, without restriction
 
 
+class ImageFile(Record):
+    """An image that is sent with a prompt."""
+
+    path: str
+    media_type: str
+
+
 class LaunchProfile(Record):
     """How the agent is started for one turn: the same on every turn of a thread, except for the session."""
 
@@ -60,6 +67,7 @@ class LaunchProfile(Record):
     hidden_paths: tuple[str, ...] = ()  # absolute paths that its tools must not read; see `Adapter.path_protection`
     fork_of: str | None = None  # resume a copy of this session; the copy's id is `session_id` if we may choose it
     rewind_to: str | None = None  # the copy ends here (an `end_id`); only if the abilities say `rewind`
+    images: tuple[ImageFile, ...] = ()  # of this turn's prompt; only if the abilities say `images`
 
 
 class SessionHead(Record):
@@ -168,8 +176,11 @@ class Adapter(Protocol):
         """The prompt as the agent reads it: `prompt_line` sends this text."""
         return text
 
-    def prompt_line(self, text: str, uuid: str) -> bytes:
-        """The prompt as it is written to stdin, which is then closed if the agent does not ask (see Abilities)."""
+    def prompt_line(self, text: str, uuid: str, images: Sequence[ImageFile] = ()) -> bytes:
+        """The prompt as it is written to stdin, which is then closed if the agent does not ask (see Abilities).
+
+        `images` (may read the disk) are given only if the abilities say `images`, and if `command` does not send them.
+        """
         ...
 
     def prompt_id(self, text: str, uuid: str) -> str:

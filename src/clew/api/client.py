@@ -29,6 +29,7 @@ from clew.api.thread import Thread as Thread
 from clew.api.thread import ThreadKeywords, choice
 from clew.core.costs.usage import StatRow
 from clew.core.history import Visibility
+from clew.core.images import ImageContent as ImageContent
 from clew.core.lookup import SEARCH_LIMIT, by_prefix
 from clew.core.record import Record, check_keywords
 from clew.core.runs.options import Person, TurnOptions
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from clew.config.hooks import ForgeKeys
     from clew.core.explanation import Explanation
     from clew.core.hooks.hook import Forge
+    from clew.core.runs.options import ImageSource
     from clew.hosts.branching.fork import Forked
     from clew.hosts.hooks.hooks import Hooks
     from clew.hosts.jobs.jobs import Jobs
@@ -126,10 +128,11 @@ class Client:
         *,
         fresh_session: bool = False,
         resume: bool | None = None,
+        images: Sequence[ImageSource] = (),
         **settings: Unpack[ThreadKeywords],
     ) -> Explanation:
         """What asking this in a new thread would do, without doing it: see `Thread.explain`. No thread is created."""
-        options = TurnOptions(fresh_session=fresh_session, resume=resume)
+        options = TurnOptions(fresh_session=fresh_session, resume=resume, images=images)
         return await self._chat.explain_new(self._new(settings), prompt, options, name=name)
 
     def _new(self, settings: ThreadKeywords) -> NewThread:
@@ -275,6 +278,13 @@ class Client:
             self.engine.find(agent)
         else:
             self.engine.adapter(agent)
+
+    async def read_images(self, images: Sequence[ImageSource], agent: str | None = None) -> tuple[ImageContent, ...]:
+        """The images as `Thread.ask` accepts them, read and checked. Stores nothing.
+
+        Raises UsageError for a file that is not an image or is too large, and for an agent that cannot be shown images.
+        """
+        return await self._chat.given_images(agent or self.settings.of("agent"), images)
 
     async def recover(self) -> list[RunRecord]:
         """For daemons: ends the runs whose process died since the store was opened, as `open` does."""

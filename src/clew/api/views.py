@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, Unpack
 
 from clew.core.ids import RunId
+from clew.core.images import Image
 from clew.core.record import Record, replace
 from clew.core.runs.question import Question
 from clew.core.runs.run import Run, RunBelonging, RunStatus
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
-from clew.errors import ClewError
+from clew.errors import ClewError, NotFound
 from clew.store.records import Changes as Changes
 from clew.store.records import RunTotals as RunTotals
 from clew.store.records import RunView as RunView
@@ -109,6 +110,19 @@ class Views:
 
     async def turn(self, thread: HasThread, turn_id: str) -> TurnView:
         return await self._store.call(lambda store: store.views.turn(thread.record.id, turn_id))
+
+    async def image(self, thread: HasThread, digest: str) -> tuple[Image, bytes]:
+        """An image of the thread with its bytes. Raises NotFound if no turn and no prompt of the thread has it."""
+
+        def read(store: Store) -> tuple[Image, bytes]:
+            named = {image.digest: image for image in store.turns.images(thread.record.id)}
+            image = named.get(digest)
+            content = self._engine.images.read(image) if image is not None else None
+            if image is None or content is None:
+                raise NotFound(f"{thread.record.name} has no such image.")
+            return image, content
+
+        return await self._store.call(read)
 
     async def run(self, run_id: str) -> RunView:
         return await self._store.call(lambda store: store.views.run(store.runs.require(run_id)))

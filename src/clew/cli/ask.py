@@ -17,6 +17,7 @@ from clew.errors import NotFound, UsageError
 if TYPE_CHECKING:
     from clew.api.client import Client, Run, Thread
     from clew.core.explanation import Explanation
+    from clew.core.images import ImageContent
     from clew.core.runs.options import Person
 
 MAX_INPUT_BYTES = 50_000_000  # more on stdin is refused: it could never be a prompt
@@ -39,6 +40,7 @@ class AskOptions(Record):
     no_wait: bool
     wait_for_limit: bool
     as_json: bool
+    images: tuple[str, ...]
 
 
 @click.command()
@@ -84,6 +86,14 @@ class AskOptions(Record):
     help="When the account's usage limit is reached, wait until it resets and continue in the same session.",
 )
 @click.option(
+    "--image",
+    "images",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(),
+    help="Show this image to the agent with the prompt: PNG, JPEG, GIF or WebP. May be repeated.",
+)
+@click.option(
     "--explain",
     is_flag=True,
     help="Run nothing: print the exact prompt to stdout, and the decision, its reason and the price to stderr.",
@@ -115,7 +125,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
         from clew.cli.foreground_run import report_reply, show_run, wait_for_limit
 
         assert text is not None
-        thread = await _thread(client, options, text)
+        thread, images = await _thread(client, options, text)
         await _note_unclaimed(client, thread)
 
         async def start(person: Person | None) -> Run:
@@ -128,6 +138,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
                 resume=False if options.no_resume else None,
                 wait=not options.no_wait,
                 person=person,
+                images=images,
             )
 
         reply = await show_run(thread, start, as_json=options.as_json, agent=options.agent)
@@ -138,19 +149,22 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
     return with_client(work, work_dir=options.cwd, timeout=timeout)
 
 
-async def _thread(client: Client, options: AskOptions, text: str) -> Thread:
-    """The thread to ask in, with its settings changed as asked. A new one is created only after all checks."""
+async def _thread(client: Client, options: AskOptions, text: str) -> tuple[Thread, tuple[ImageContent, ...]]:
+    """The thread to ask in, with its settings changed as asked, and the images that were read. A new thread is created
+    only after all checks."""
     from clew.api.thread import check_prompt
 
     check_prompt(text)
     found = await _existing(client, options)
+    agent = options.agent or (found.record.agent if found is not None else None)
+    client.check_agent(agent)
+    images = await client.read_images(options.images, agent) if options.images else ()
     if found is None:
-        return await _new(client, options, text)
+        return await _new(client, options, text), images
     if options.continue_:
         note(f"continuing {found.name}")
-    client.check_agent(options.agent or found.record.agent)
     await found.change(cwd=options.cwd, permissions=options.permissions, trust=options.trust)
-    return found
+    return found, images
 
 
 async def _existing(client: Client, options: AskOptions) -> Thread | None:
@@ -205,6 +219,7 @@ async def _explanation(client: Client, options: AskOptions, text: str, standing:
             instructions=standing,
             fresh_session=options.fresh_session,
             resume=resume,
+            images=options.images,
         )
     return await thread.explain(
         text,
@@ -217,6 +232,7 @@ async def _explanation(client: Client, options: AskOptions, text: str, standing:
         fresh_session=options.fresh_session,
         resume=resume,
         wait=not options.no_wait,
+        images=options.images,
     )
 
 
@@ -236,7 +252,6 @@ async def _note_unclaimed(client: Client, thread: Thread) -> None:
 
 
 async def _new(client: Client, options: AskOptions, text: str) -> Thread:
-    client.check_agent(options.agent)
     thread = await client.thread(
         options.thread,
         cwd=options.cwd or ".",

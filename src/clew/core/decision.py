@@ -122,6 +122,7 @@ class Abilities(Record):
     streams: bool = True  # its text arrives in pieces
     fork: bool = False  # it can resume a session into a copy
     rewind: bool = False  # it can resume a session into a copy that ends with an earlier message
+    images: bool = False  # it can be shown images with a prompt
 
 
 class ModelSwitch(StrEnum):

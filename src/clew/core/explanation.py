@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from clew.core.costs.forecast import Forecast
 from clew.core.decision import ADOPT_HINT, MEANING, Decision, Fresh, Reason, Resume
+from clew.core.images import Image
 from clew.core.record import Record
 
 # Shown where turns are dropped, or the session is rewound: that does not undo what they did.
@@ -51,6 +52,7 @@ class Explanation(Record):
     unfinished: str | None  # a run that a crash left: the next command ends it first, which may change the decision
     rewound_to: int | None = None  # the number of the last turn that the rewound session holds; None: it holds all
     outside_turns: int = 0  # turns that were made outside Clew: they come into the thread first
+    images: tuple[Image, ...] = ()  # sent with the prompt; their price is not in the estimates
 
 
 def decision_words(decision: Decision) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from clew.core.ids import RunId, TurnId
+from clew.core.images import Image
 from clew.core.record import Record
 
 
@@ -40,6 +41,7 @@ class Turn(Record):
     revision: int = 0  # how often it was edited
     created_at: float = 0.0
     outside: bool = False  # it was made without Clew, in the agent's own CLI, and brought in from the session
+    images: tuple[Image, ...] = ()  # of a user turn: shown to the agent with the text
 
 
 History = tuple[Turn, ...]
@@ -62,7 +64,8 @@ def digest(turn: Turn) -> str:
     The id and the role are part of it, so that it also reveals an id that was reused for another text, and an edit that
     swaps two turns.
     """
-    return text_digest(f"{turn.id}\0{turn.role.value}\0{turn.text}")
+    images = "".join(f"\0image {image.digest} {image.name}" for image in turn.images)
+    return text_digest(f"{turn.id}\0{turn.role.value}\0{turn.text}{images}")
 
 
 def text_digest(text: str) -> str:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from clew.core.history import Role, Turn
+from clew.core.images import words
 from clew.core.record import Record
 
 STANDING = "# Standing instructions"
@@ -28,6 +29,7 @@ STANDING_GONE = "The standing instructions that you were given earlier no longer
 FORM_ANSWERED = "(The question form in your last answer has been answered by this message. Do not show it again.)"
 FORM_NOTE = "[A question form was shown here; it has been answered since.]"
 CUT_OFF = "[This answer was cut off here.]"
+IMAGE_NOTE = "[Image: {image}, shown in this turn. It is not part of this transcript.]"
 DROPPED_NOTE = (
     "You continue from an earlier point of this conversation: turns after that point were changed or removed. What was "
     "done in them has not been undone, and the files are as it left them. Read a file again before you rely on it."
@@ -109,8 +111,8 @@ def _turn_text(turn: Turn) -> str:
     text = without_forms(turn.text) if turn.role is Role.ASSISTANT else turn.text
     if turn.partial:
         text = re.sub(_OPEN_FORM, FORM_NOTE, text)
-    text = escape(text)
-    return f"{text}\n\n{CUT_OFF}" if turn.partial else text
+    notes = [IMAGE_NOTE.format(image=words(image)) for image in turn.images]
+    return "\n\n".join([escape(text), *notes, *([CUT_OFF] if turn.partial else [])])
 
 
 def cut_middle(text: str, limit: int) -> str:

@@ -66,6 +66,7 @@ class SessionEntry(Record):
     calls: tuple[SessionCall, ...] = ()  # of an answer, in order
     interrupted: bool = False  # of an answer: it was cut off, by a person or by a kill
     end_id: str | None = None  # of the last entry of a completed turn: the id with which a copy can end here
+    images: int = 0  # of a prompt: how many images came with it
 
 
 class SessionView(Record):

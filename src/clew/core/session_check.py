@@ -9,6 +9,8 @@ Rules
    the turn that it asks; an answer takes its own turn. At the end, all absorbed turns are taken.
 2. Turns without a digest were left out of a transcript that was too long: a prompt need not carry them.
 3. The turns of an attempt whose outcome is not known may follow, and the beginning of an answer that was cut off.
+4. An image can hold instructions too, and agents change images before they store them, so none can be compared: a
+   session of turns with images is not used.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ class _Walk:
     def is_unchanged(self) -> bool:
         """Whether every turn is still as it was absorbed."""
         return all(
-            each.digest is None or (turn is not None and digest(turn) == each.digest)
+            each.digest is None or (turn is not None and digest(turn) == each.digest and not turn.images)
             for each, turn in zip(self._absorbed, self._turns, strict=True)
         )
 

@@ -26,6 +26,7 @@ from clew.engine.process import launching, probe
 from clew.engine.request import (
     TurnRequest,
     check_argument,
+    check_images,
     default_model_key,
     model_for,
     named_model,
@@ -34,6 +35,7 @@ from clew.engine.request import (
 )
 from clew.engine.settings import AgentSettings, EngineSettings, RuntimeContext
 from clew.engine.storage.async_store import AsyncStore
+from clew.engine.storage.images import ImageFolder
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentMissing, Busy, ClewError, StoreError, UsageError
 from clew.store.records import StoredEvent
@@ -60,6 +62,7 @@ class Engine:
         self.store = AsyncStore(store)
         self.settings = settings
         self.context = context
+        self.images = ImageFolder(settings.images)
         self._adapters = adapters
         self._live: dict[str, LiveTurn] = {}
         self._background: set[asyncio.Task[object]] = set()
@@ -104,6 +107,9 @@ class Engine:
         `also` writes what a host stores about the run, in the same transaction.
         """
         binary = self.find(request.agent)
+        if request.images:
+            check_images(request.agent, await self.abilities(request.agent, binary))
+            await asyncio.to_thread(self.images.files, request.images)
         launching.prepare()
         token = self.context.new_id()
         configured = self.agent_settings(request.agent).model
@@ -152,6 +158,7 @@ class Engine:
             self.settings,
             self.context,
             self.adapter_of,
+            self.images,
             earlier,
         )
         self._live[run.id] = turn

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from clew.core.decision import Policy, Reason
+from clew.core.decision import Abilities, Policy, Reason
 from clew.core.ids import RunId, TurnId
+from clew.core.images import Image
 from clew.core.pins import PinState
 from clew.core.record import Record, replace
 from clew.core.runs.options import NO_OPTIONS, TurnOptions
@@ -44,6 +45,7 @@ class TurnRequest(Record):
     job_id: str | None = None  # the job that the turn belongs to
     slots: Slots | None = None  # a host's limit over all machines, in addition to this machine's own
     answers: Question | None = None  # the question that this prompt answers: its run died while the question was open
+    images: tuple[Image, ...] = ()  # shown with the text; their files are stored
 
     @property
     def agent(self) -> str:
@@ -71,6 +73,7 @@ def new_run(request: TurnRequest, model: str | None, context: RuntimeContext) ->
             answers=request.answers is not None,
         ),
         job_id=request.job_id,
+        images=request.images,
         created_at=context.clock(),
     )
 
@@ -94,6 +97,7 @@ def request_of(run: Run, thread: Thread) -> TurnRequest:
         retry_of=asked.retry_of,
         not_before=asked.not_before,
         continues=asked.continues,
+        images=run.images,
     )
 
 
@@ -128,6 +132,16 @@ def model_for(request: TurnRequest, configured: str | None, store: Store) -> str
         ),
         None,
     )
+
+
+def check_images(agent: str, can: Abilities) -> None:
+    """Raises UsageError if the agent cannot be shown images."""
+    if not can.images:
+        version = f" {can.version}" if can.version else ""
+        raise UsageError(
+            f"{agent}{version} cannot be shown images.",
+            hint="Update it, ask another agent with --agent, or ask without images.",
+        )
 
 
 def check_argument(what: str, value: str | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from clew.core.decision import Policy
@@ -43,6 +44,7 @@ class EngineSettings(Record):
     exit_s: float = 10.0  # how long an agent may take to exit after its result
     hidden: tuple[str, ...] = ()  # Clew's own files, as absolute paths: no agent's tools should read them
     store_retry_s: float = 30.0  # how long a run retries an unavailable store
+    images: Path | None = None  # the folder of the prompts' images; None: no prompt can have any
 
 
 # Takes an environment and a work directory. Returns an environment in which git runs no command that the settings of

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import partial
 
-from clew.agents.adapter import Adapter, Binary, CopyDialog, LaunchProfile, PathProtection
+from clew.agents.adapter import Adapter, Binary, CopyDialog, ImageFile, LaunchProfile, PathProtection
 from clew.core.costs.usage import NO_USAGE
 from clew.core.decision import Fresh, Reason, Resume, with_shorter_transcript
 from clew.core.ids import SessionId
@@ -42,11 +42,12 @@ from clew.engine.process.agent import AgentProcess, check_work_dir
 from clew.engine.process.probe import abilities
 from clew.engine.questions import AgentQuestions
 from clew.engine.recovery import AdapterOf
-from clew.engine.request import TurnRequest, policy_of
+from clew.engine.request import TurnRequest, check_images, policy_of
 from clew.engine.sessions.observation import used
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.stopping import StopConditions
 from clew.engine.storage.async_store import IDEMPOTENT, AsyncStore
+from clew.engine.storage.images import ImageFolder
 from clew.engine.storage.store_retry import RetryingStore
 from clew.engine.waiting import StartWait
 from clew.errors import AgentFailed, Cancelled, ClewError, StoreError
@@ -66,6 +67,7 @@ class LiveTurn(AttemptObserver):
         settings: EngineSettings,
         context: RuntimeContext,
         adapter_of: AdapterOf,
+        images: ImageFolder,
         earlier: Sequence[JournalEntry] = (),
     ) -> None:
         self.request = request
@@ -76,6 +78,7 @@ class LiveTurn(AttemptObserver):
         self._settings = settings
         self._context = context
         self._adapter_of = adapter_of
+        self._images = images
         self._journal = Journal(self._store, run.id, context.clock, earlier)
         self._leases = HeldLeases(self._store, settings, context, _thread_taken_over, run.id)
         timeout_s = settings.timeout_s if request.options.timeout_s is None else request.options.timeout_s
@@ -203,6 +206,8 @@ class LiveTurn(AttemptObserver):
     async def _planner(self) -> Planner:
         check_work_dir(self.request.thread.cwd)
         can = await abilities(self._adapter, self._binary, self._store, self._context.environ, self._context.clock())
+        if self.request.images:
+            check_images(self.request.agent, can)
         return Planner(
             self._adapter,
             can,
@@ -297,7 +302,8 @@ class LiveTurn(AttemptObserver):
 
     async def _attempt(self, plan: AttemptPlan) -> AttemptEnd:
         decision, can = plan.decision, plan.abilities
-        argv = self._adapter.command(self._binary, can, await self._hiding(plan))
+        images = await asyncio.to_thread(self._images.files, plan.request.prompt.images)
+        argv = self._adapter.command(self._binary, can, replace(await self._hiding(plan), images=images))
         environ = await self._environment(plan.launch)
         self._results.attempt_began(plan)
         started = _started(plan)
@@ -319,11 +325,17 @@ class LiveTurn(AttemptObserver):
             live = LiveAttempt(
                 self._adapter, can, plan.launch, self._settings, process, self, self._questions, self._stop
             )
-            line = self._adapter.prompt_line(decision.prompt, plan.attempt.user_uuid)
+            line = await self._prompt_line(decision.prompt, plan.attempt.user_uuid, images)
         except BaseException:
             await process.end(grace_s=0)
             raise
         return await live.carry_out(line, resumed=plan.attempt.resumed)
+
+    async def _prompt_line(self, prompt: str, uuid: str, images: Sequence[ImageFile]) -> bytes:
+        if not images:
+            return self._adapter.prompt_line(prompt, uuid)
+        # Images are read and encoded, which takes too long for the event loop.
+        return await asyncio.to_thread(self._adapter.prompt_line, prompt, uuid, images)
 
     async def _hiding(self, plan: AttemptPlan) -> LaunchProfile:
         """The launch profile with the paths that the agent's tools must not read.

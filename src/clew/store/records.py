@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from clew.core.costs.usage import StatRow, Usage
 from clew.core.history import Role, Turn, Visibility
 from clew.core.ids import ThreadId
+from clew.core.images import Image, image_from
 from clew.core.pins import Absorbed, Mark, PartlyAbsorbed, Pending, Pin, PinState, Runtime
 from clew.core.record import Record, fields_of
 from clew.core.runs.events import Event, from_body
@@ -264,7 +265,20 @@ def turn_from(row: Row) -> Turn:
         row["revision"],
         row["created_at"],
         bool(row.get("outside")),  # rows in an export or archive of an older version have none
+        images_from(row.get("images")),
     )
+
+
+def turn_row(turn: Turn) -> Row:
+    return {**flat(turn, without=("images",)), "images": _images_body(turn.images)}
+
+
+def images_from(body: str | None) -> tuple[Image, ...]:
+    return () if body is None else tuple(map(image_from, json.loads(body)))
+
+
+def _images_body(images: tuple[Image, ...]) -> str | None:
+    return dumps([image.as_dict() for image in images]) if images else None
 
 
 def stored_turn_from(row: Row) -> StoredTurn:
@@ -278,7 +292,8 @@ def revision_from(row: Row) -> Revision:
 def run_row(run: Run) -> Row:
     usual = DEFAULT_OPTIONS.as_dict()
     return {
-        **flat(run, without=("owner", "usage", "asked")),
+        **flat(run, without=("owner", "usage", "asked", "images")),
+        "images": _images_body(run.images),
         **flat(run.usage),
         **owner_columns(run.owner),
         "asked": dumps({name: value for name, value in run.asked.as_dict().items() if value != usual[name]}),
@@ -297,6 +312,7 @@ def run_from(row: Row) -> Run:
         cancel_requested=bool(row["cancel_requested"]),
         outside=bool(row.get("outside")),
         usage=from_columns(Usage, row),
+        images=images_from(row.get("images")),
         asked=DEFAULT_OPTIONS if row["asked"] == "{}" else record_from(RunOptions, json.loads(row["asked"])),
     )
 

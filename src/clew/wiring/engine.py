@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import signal
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 STORE_FILE = "clew.db"
 ARCHIVE_DIR = "archive"
+IMAGES_DIR = "images"
 
 
 class Adapters(Mapping[str, "Adapter"]):
@@ -91,10 +94,19 @@ def open_engine(
         timeout_s=settings.of("timeout"),
         idle_s=settings.of("idle_timeout"),
         hidden=hidden(environ, home) if settings.of("hide_home") else (),
+        images=images_folder(settings.of("store"), home),
     )
     return Engine(
         open_store(settings.of("store") or home / STORE_FILE), known, engine_settings, runtime_context(environ)
     )
+
+
+def images_folder(store: str | None, home: Path) -> Path:
+    """Each store has a folder of its own: the images of a thread that is deleted in one store may be another's, too."""
+    if store is None:
+        return home / IMAGES_DIR
+    place = re.sub(r"//[^/]*@", "//", store)  # without the password, which may be changed
+    return home / IMAGES_DIR / hashlib.sha256(place.encode()).hexdigest()[:16]
 
 
 def hidden(environ: Mapping[str, str], home: Path) -> tuple[str, ...]:

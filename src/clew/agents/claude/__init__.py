@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clew.agents.adapter import Adapter, Binary, LaunchProfile, PathProtection, SessionHead, SessionView, StreamReader
+from clew.agents.adapter import (
+    Adapter,
+    Binary,
+    ImageFile,
+    LaunchProfile,
+    PathProtection,
+    SessionHead,
+    SessionView,
+    StreamReader,
+)
 from clew.agents.claude import binary, command, location, rules
 from clew.core.decision import Abilities
 from clew.core.runs.events import QuestionAsked
@@ -49,8 +58,8 @@ class Claude(Adapter):
     def sent_text(self, text: str) -> str:
         return command.sent_text(text)
 
-    def prompt_line(self, text: str, uuid: str) -> bytes:
-        return command.prompt_line(text, uuid)
+    def prompt_line(self, text: str, uuid: str, images: Sequence[ImageFile] = ()) -> bytes:
+        return command.prompt_line(text, uuid, images)
 
     def answer_line(self, question: QuestionAsked, answer: Answer) -> bytes:
         return command.answer_line(question, answer)

@@ -32,6 +32,7 @@ def abilities(help_text: str, version_text: str) -> Abilities:
         fork=can_fork,
         rewind=can_fork and match is not None and match.group(2) == REWIND_PRODUCT and _has_rewind(match.group(1)),
         is_agent={"--print", "--output-format", "--input-format"} <= flags,
+        images="--input-format" in flags,  # a line of its input may hold image blocks
         flags=flags,
         version=match.group(1) if match else "",
         product=(match.group(2) or "") if match else version_text.strip().partition("\n")[0][:80],

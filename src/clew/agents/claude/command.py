@@ -7,13 +7,14 @@ line is lost and the agent can ask questions.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from clew.agents.adapter import Binary, LaunchProfile
+from clew.agents.adapter import Binary, ImageFile, LaunchProfile
 from clew.core.decision import Abilities
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import Answer
@@ -123,8 +124,17 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1"}
 
 
-def prompt_line(text: str, uuid: str) -> bytes:
-    return _line({"type": "user", "message": {"role": "user", "content": sent_text(text)}, "uuid": uuid})
+def prompt_line(text: str, uuid: str, images: Sequence[ImageFile] = ()) -> bytes:
+    """The images come before the text, as the API's documentation recommends."""
+    content: str | list[dict[str, object]] = sent_text(text)
+    if images:
+        content = [*map(_image_block, images), {"type": "text", "text": sent_text(text)}]
+    return _line({"type": "user", "message": {"role": "user", "content": content}, "uuid": uuid})
+
+
+def _image_block(image: ImageFile) -> dict[str, object]:
+    data = base64.b64encode(Path(image.path).read_bytes()).decode("ascii")
+    return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": data}}
 
 
 def sent_text(text: str) -> str:

@@ -50,6 +50,7 @@ class _Draft:
         self.at = _seconds(line.timestamp)
         self.is_prompt = False
         self.is_note = False  # the CLI's note to a prompt
+        self.images = 0
         self.prompt_id = line.prompt_id
         message = line.message
         self.model = message.model if message is not None and isinstance(message.model, str) else ""
@@ -106,6 +107,7 @@ class Entries:
         draft = _Draft(row, line, Role.USER, text)
         results = [block for block in line.blocks if block.get("type") == "tool_result"]
         draft.is_prompt = not results and is_prompt(line, text)
+        draft.images = sum(block.get("type") == "image" for block in line.blocks) if draft.is_prompt else 0
         draft.is_note = bool(line.is_meta) and not text.startswith(_CAVEAT)
         self._drafts.append(draft)
         for block in results:
@@ -173,7 +175,9 @@ class Entries:
 
     def _entry(self, draft: _Draft) -> SessionEntry:
         if draft.role is Role.USER:
-            return SessionEntry(draft.row.uuid, Role.USER, draft.text, is_prompt=draft.is_prompt, at=draft.at)
+            return SessionEntry(
+                draft.row.uuid, Role.USER, draft.text, is_prompt=draft.is_prompt, at=draft.at, images=draft.images
+            )
         return SessionEntry(
             draft.row.uuid,
             Role.ASSISTANT,

@@ -32,9 +32,16 @@ from clew.core.runs.events import (
     TokensCounted,
     ToolFinished,
     ToolStarted,
+    Warned,
 )
 
+IMAGE_REMOVED = (
+    "The model's service refused an image: Claude removed it from the session, and answers without it. "
+    "Ask again with another image."
+)
 QUESTION_TOOL = "AskUserQuestion"
+
+_IMAGE_REMOVED = "an image in the conversation could not be processed and was removed"
 
 _RESULT = re.compile(rb'\A\s*\{\s*"type"\s*:\s*"result"')
 
@@ -67,6 +74,7 @@ class ClaudeReader:
         self._ran = False
         self._results: list[dict[str, Any]] = []  # more than one when a background task ends after the answer
         self._error: dict[str, Any] | None = None
+        self._image_removed = False  # the API refused an image, and the CLI asks again without it
         self._has_pieces = False  # pieces of an incomplete message have arrived
         self._resets_at: float | None = None  # when the account's limit resets, if it is reached
         self._usage: dict[str, Usage] = {}  # by message id: one message arrives in several lines
@@ -137,7 +145,7 @@ class ClaudeReader:
                 self._usage[str(message["id"])] = usage(message.get("usage"))
                 withdrawn: list[Event] = [TextWithdrawn()] if self._has_pieces else []
                 self._has_pieces = False
-                return [*withdrawn, TokensCounted(self._streamed())]
+                return [*withdrawn, *self._warnings(), TokensCounted(self._streamed())]
             case "message_delta" if value.get("api_message_id") in self._usage:
                 key = str(value["api_message_id"])
                 started = self._usage[key]
@@ -158,8 +166,9 @@ class ClaudeReader:
         own = not value.get("parent_tool_use_id")
         if value.get("is_api_error_message") or message.get("model") == "<synthetic>":
             self._error = value if own else self._error  # a subagent's error is not the run's
+            self._image_removed = own and any(_IMAGE_REMOVED in str(each.get("text")) for each in message["content"])
             return []
-        events: list[Event] = []
+        events: list[Event] = self._warnings() if own else []
         for block in message["content"]:
             if block.get("type") == "text" and own and block.get("text"):
                 self._has_pieces = False
@@ -169,6 +178,11 @@ class ClaudeReader:
                 self._open_tools[tool_id] = name
                 events.append(ToolStarted(tool_id, name, block.get("input") or {}))
         return events
+
+    def _warnings(self) -> list[Event]:
+        """The CLI asked again without an image, and now there is an answer. Without one, it is the run's error."""
+        removed, self._image_removed = self._image_removed, False
+        return [Warned("image_removed", IMAGE_REMOVED)] if removed else []
 
     def _user(self, value: dict[str, Any]) -> list[Event]:
         content = value["message"].get("content")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -10,6 +10,7 @@ from clew.agents.adapter import (
     Adapter,
     Binary,
     CopyDialog,
+    ImageFile,
     LaunchProfile,
     PathProtection,
     SessionHead,
@@ -65,7 +66,7 @@ class Codex(Adapter):
     def sent_text(self, text: str) -> str:
         return command.sent_text(text)
 
-    def prompt_line(self, text: str, uuid: str) -> bytes:
+    def prompt_line(self, text: str, uuid: str, images: Sequence[ImageFile] = ()) -> bytes:
         return command.prompt_line(text)
 
     def prompt_id(self, text: str, uuid: str) -> str:

@@ -36,6 +36,7 @@ def abilities(help_text: str, version_text: str) -> Abilities:
         version=match.group(2) if match else "",
         product=match.group(1) if match else version_text.strip().partition("\n")[0][:80],
         asks=False,
+        images="--image" in flags,
         streams=False,
         fork=can_fork,
         rewind=can_fork and match is not None and match.group(1) == REWIND_PRODUCT and _has_rewind(match.group(2)),

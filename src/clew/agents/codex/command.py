@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from clew.agents.adapter import Binary, LaunchProfile
+from clew.agents.adapter import Binary, ImageFile, LaunchProfile
 from clew.agents.codex import sandbox
 from clew.agents.codex.location import is_session_id
 from clew.core.decision import Abilities
@@ -44,7 +44,8 @@ def command(binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list
     if launch.fork_of and launch.rewind_to:
         raise UsageError("codex exec fork copies a whole session. A copy that ends earlier is made before the turn.")
     how = ["fork" if launch.fork_of else "resume"] if launch.resume else []
-    argv = [binary.path, "exec", *how, "--json", "--skip-git-repo-check"]
+    # Options follow the images, because `exec` takes every word after --image as one more file.
+    argv = [binary.path, "exec", *how, *map(_image, launch.images), "--json", "--skip-git-repo-check"]
     if launch.model:
         argv += ["--model", launch.model]
     for key, value in sandbox.settings(launch, abilities):
@@ -56,6 +57,15 @@ def command(binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list
     # Without a network, Codex would retry forever; with this setting it gives up after its usual retries.
     argv += setting("features.unbounded_connection_retries", "false")
     return [*argv, *resumed, "-"]
+
+
+def _image(image: ImageFile) -> str:
+    if "," in image.path:
+        raise UsageError(
+            "Codex cannot be given an image, because a folder of Clew's home has a comma in its name.",
+            hint="Move Clew's home with CLEW_HOME.",
+        )
+    return f"--image={image.path}"
 
 
 def trust(launch: LaunchProfile) -> list[str]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from clew.agents.codex.session import CODEX_NOTE_PREFIXES, is_prompt, text_of
+from clew.agents.codex.session import CODEX_NOTE_PREFIXES, image_count, is_prompt, text_of
 from clew.agents.json_lines import decode
 from clew.agents.portable_form import json_line, numbers_only, texts_only
 
@@ -51,9 +51,11 @@ def _lines(content: bytes) -> Iterator[Line]:
 
 
 def _is_not_portable(line: Line, payload: Line) -> bool:
-    """Whether the thread does not show it: a summary, removed turns, the start of a copy or of a later file, or an
-    unknown note."""
+    """Whether the thread does not show it: a summary, removed turns, the start of a copy or of a later file, an unknown
+    note, or an image, which cannot be compared."""
     kind = line.get("type")
+    if kind == "response_item" and payload.get("role") == "user" and image_count(payload):
+        return True
     if kind == "compacted" or (kind == "event_msg" and payload.get("type") in _NOT_PORTABLE_EVENTS):
         return True
     if kind == "session_meta":

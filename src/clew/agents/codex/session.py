@@ -44,6 +44,8 @@ CODEX_NOTE_PREFIXES = (
     "<user_shell_command>",
     "<subagent_notification>",
 )
+_IMAGE = "input_image"
+_BEFORE_IMAGE, _AFTER_IMAGE = "<image name=", "</image>"
 
 
 class _Head(msgspec.Struct):
@@ -70,6 +72,7 @@ class _Draft:
         self.calls: list[calls.ToolCall] = []
         self.interrupted = False
         self.end_id: str | None = None
+        self.images = 0
 
     def finished(self) -> SessionEntry:
         return SessionEntry(
@@ -86,6 +89,7 @@ class _Draft:
             calls=tuple(call.finished() for call in self.calls),
             interrupted=self.interrupted,
             end_id=self.end_id,
+            images=self.images,
         )
 
 
@@ -260,6 +264,7 @@ class _Session:
                 asks = is_prompt(payload, text)
                 note = draft(Role.USER, text, prompt_id(text) if asks else own_id)
                 note.is_prompt = asks
+                note.images = image_count(payload) if asks else 0
                 self.drafts.append(note)
                 self._end_response()
 
@@ -409,7 +414,20 @@ def is_prompt(payload: Mapping[str, Any], text: str) -> bool:
 
 
 def text_of(payload: Mapping[str, Any]) -> str:
+    """The text, without the two parts with which Codex encloses each image."""
+    parts = _parts(payload)
+    texts = [str(part.get("text") or "") for part in parts]
+    for place, part in enumerate(parts):
+        is_enclosed = part.get("type") == _IMAGE and 0 < place < len(parts) - 1
+        if is_enclosed and texts[place - 1].startswith(_BEFORE_IMAGE) and texts[place + 1] == _AFTER_IMAGE:
+            texts[place - 1] = texts[place + 1] = ""
+    return "".join(texts)
+
+
+def image_count(payload: Mapping[str, Any]) -> int:
+    return sum(part.get("type") == _IMAGE for part in _parts(payload))
+
+
+def _parts(payload: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     content = payload.get("content")
-    if not isinstance(content, list):
-        return ""
-    return "".join(str(part.get("text") or "") for part in content if isinstance(part, Mapping))
+    return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []

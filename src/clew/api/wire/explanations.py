@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
+from clew.api.wire.images import Image, images
 from clew.api.wire.shape import Doc, Money, Shape
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Explanation(Shape):
     with_transcript: Annotated[Forecast | None, Doc("The transcript instead; null: it is what would be sent")]
     waits_for: Annotated[str | None, Doc("The run for which it would wait; the decision is made when it starts")]
     unfinished: Annotated[str | None, Doc("A run that a crash left unfinished, which is ended first")]
+    images: Annotated[list[Image], Doc("Sent with the prompt; their price is not in the estimates")]
 
 
 class ChangePreview(Shape):
@@ -76,4 +78,8 @@ def session_preview(told: ExplanationRecord, change: Mapping[str, str] | None) -
 
 def _forecasts(told: ExplanationRecord) -> dict[str, Any]:
     other = told.with_transcript
-    return {"expected": Forecast.of(told.expected), "with_transcript": None if other is None else Forecast.of(other)}
+    return {
+        "expected": Forecast.of(told.expected),
+        "with_transcript": None if other is None else Forecast.of(other),
+        "images": images(told.images),
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from clew.api.wire.failures import Failure
+from clew.api.wire.images import Image, images
 from clew.api.wire.questions import Question, question
 from clew.api.wire.run_failures import failure_of
 from clew.api.wire.shape import Doc, Money, Shape, Time
@@ -73,6 +74,7 @@ class Run(RunSummary):
     ]
     last_seq: Annotated[int, Doc("The number of its newest event")]
     created_at: Time
+    images: Annotated[list[Image], Doc("Of its prompt")]
 
 
 class RunList(Shape):
@@ -105,6 +107,7 @@ def run(view: RunView) -> Run:
         held=record.asked.held,
         not_before=record.asked.not_before,
         last_seq=view.last_seq,
+        images=images(record.images),
     )
 
 

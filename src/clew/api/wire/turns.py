@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from clew.api.wire.images import Image, images
 from clew.api.wire.runs import RunSummary, run_summary
 from clew.api.wire.shape import Doc, Shape, Time
 
@@ -29,6 +30,7 @@ class Turn(Shape):
         Doc("The run that gave this answer; for a user's turn, the run that ended without an answer"),
     ]
     steps: Annotated[int, Doc("The number of tools that the run started")]
+    images: Annotated[list[Image], Doc("Of a user's turn: shown to the agent with the text")]
 
 
 class ArchivedTurns(Shape):
@@ -62,7 +64,8 @@ class SyncedThread(Shape):
 
 def turn(view: TurnView) -> Turn:
     run = None if view.run is None else run_summary(view.run, view.stderr_tail)
-    return Turn.of(view.turn, position=view.position, run=run, steps=view.steps)
+    shown = images(view.turn.images)
+    return Turn.of(view.turn, position=view.position, run=run, steps=view.steps, images=shown)
 
 
 def synced_thread(done: Synced) -> SyncedThread:

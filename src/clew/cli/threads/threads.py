@@ -26,6 +26,7 @@ from clew.cli.threads.sync import sync
 from clew.cli.ui.formatting import agent_words, ago, harmless, one_line, plural, short_ids, speaker
 from clew.cli.ui.printing import for_terminal, note, print_json, say
 from clew.cli.ui.upcoming import upcoming_of
+from clew.core.images import words
 from clew.core.lookup import ALL_ROWS
 from clew.core.runs.run import LIVE, RunStatus
 from clew.core.runs.run import Run as RunRecord
@@ -99,6 +100,8 @@ async def show(client: Client, name: str, as_json: bool) -> None:
     unanswered = _unanswered(turns, await client.runs(thread=thread, limit=ALL_ROWS))
     for number, turn in enumerate(turns, start=1):
         say(f"\n{_turn_heading(number, turn, short[turn.id])}\n{for_terminal(turn.text)}")
+        for image in turn.images:
+            say(f"[image: {harmless(words(image))}]")
         if turn.id in unanswered:
             say(f"(no answer{unanswered[turn.id]})")
     say()
@@ -277,6 +280,7 @@ def _turn_object(number: int, turn: Turn) -> dict[str, Any]:
         "partial": turn.partial,
         "outside": turn.outside,
         "revision": turn.revision,
+        "images": [image.as_dict() for image in turn.images],
         "run": turn.run_id,
         "created_at": stamp(turn.created_at),
     }

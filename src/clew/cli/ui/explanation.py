@@ -9,6 +9,7 @@ from clew.cli.ui.formatting import agent_words, dollars, harmless, plural
 from clew.cli.ui.printing import note
 from clew.core.costs.forecast import Forecast
 from clew.core.explanation import Explanation, StandingNote, outside_words
+from clew.core.images import in_words
 
 LABEL_CHARS = 11
 STANDING = {
@@ -52,6 +53,8 @@ def _fields(told: Explanation) -> Iterator[tuple[str, str]]:
             f"The run {told.unfinished} was left unfinished. It is ended first, which may change the decision.",
         )
     yield "sent", _sent(told)
+    if told.images:
+        yield "images", f"{in_words(told.images)}; their price is not in the estimates"
     if told.held_tokens is not None:
         yield "held", _held(told, told.held_tokens)
     yield "expected", _forecast(told.expected)

@@ -5,12 +5,22 @@ A surface makes the record once. It reaches the engine as it is, or with the cha
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TypedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
+from clew.core.images import ImageContent
 from clew.core.record import Record
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import Answer
+
+if TYPE_CHECKING:
+
+    class NamedPath(Protocol):
+        """A path of `pathlib`, which this package does not import."""
+
+        def __fspath__(self) -> str: ...
+
+    ImageSource = str | NamedPath | bytes | ImageContent  # a file, or an image itself
 
 Person = Callable[[QuestionAsked], Awaitable[Answer]]
 
@@ -26,6 +36,7 @@ class TurnOptions(Record):
     person: Person | None = None  # answers the agent's questions; None: no person is there
     new_run_id: str | None = None  # the id for the new run; None: a random one
     lasting: bool = False  # a daemon's run: while queued it outlives the process; anyone may answer its questions
+    images: Sequence[ImageSource] = ()  # shown to the agent with the prompt
 
 
 NO_OPTIONS = TurnOptions()
@@ -44,3 +55,4 @@ class TurnKeywords(TypedDict, total=False):
     person: Person | None
     new_run_id: str | None
     lasting: bool
+    images: Sequence[ImageSource]

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.ids import AttemptId, RunId, SessionId, ThreadId, TurnId
+from clew.core.images import Image
 from clew.core.outcome import Outcome
 from clew.core.record import Record
 
@@ -123,6 +124,7 @@ class Run(Record):
     outside: bool = False  # no run of Clew's: the turn was made in the agent's own CLI, and was brought in
     rewound_to: int | None = None  # the session was rewound: the number of the last turn that its copy held
     rewound_to_turn_id: TurnId | None = None  # that turn
+    images: tuple[Image, ...] = ()  # of the prompt
     created_at: float = 0.0
     started_at: float | None = None
     ended_at: float | None = None

@@ -95,6 +95,7 @@ def _explanation(
         with_transcript=transcript,
         waits_for=waits_for,
         unfinished=unfinished,
+        images=run.images,
     )
 
 

@@ -19,7 +19,7 @@ from clew.system.processes import ended
 PROBE_S = 30.0
 # Part of the stored key. Raise it when an adapter reads something else from the same help and version: what an older
 # Clew stored about a binary is then not used any more.
-ABILITIES_VERSION = 2
+ABILITIES_VERSION = 3
 _seen: dict[str, tuple[str, str, Abilities]] = {}  # by agent: the last binary that this process used
 
 

@@ -22,6 +22,7 @@ from clew.agents.adapter import UUID, Adapter, SessionEntry
 from clew.core.costs.usage import NO_USAGE
 from clew.core.history import History, Role, Turn
 from clew.core.ids import PinId, RunId, SessionId, TurnId
+from clew.core.images import outside_note
 from clew.core.outcome import Outcome
 from clew.core.pins import Absorbed, Observed, Pin, PinState, has_diverged, reconcile
 from clew.core.record import Record, replace
@@ -253,6 +254,12 @@ def _turns(turn: SessionTurn, run: Run) -> Iterator[Turn]:
         )
 
 
+def prompt_text(prompt: SessionEntry) -> str:
+    """The text of a prompt that was asked outside Clew. Its images stay in the session; the text says that there were
+    some."""
+    return "\n\n".join(part for part in (prompt.text, outside_note(prompt.images) if prompt.images else "") if part)
+
+
 def _run(
     pin: Pin, turn: SessionTurn, cost_usd: float, began_at: float, ended_at: float, context: RuntimeContext
 ) -> Run:
@@ -262,7 +269,7 @@ def _run(
         id=RunId(context.new_id()),
         thread_id=pin.thread_id,
         prompt_turn_id=TurnId(context.new_id()),
-        prompt=turn.prompt.text if turn.prompt is not None else "",
+        prompt=prompt_text(turn.prompt) if turn.prompt is not None else "",
         agent=pin.agent,
         model=_model(pin, turn) or None,
         status=RunStatus.ANSWERED if done else RunStatus.INTERRUPTED,

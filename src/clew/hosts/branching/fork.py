@@ -27,7 +27,7 @@ from clew.engine.engine import Engine
 from clew.engine.sessions.borrowing import Loan, borrow
 from clew.errors import Busy, Conflict, UsageError
 from clew.hosts.validation import check_name, named_turn
-from clew.store.records import flat
+from clew.store.records import turn_row
 from clew.store.store import Store
 from clew.store.transfer.restoring import restore
 
@@ -181,7 +181,7 @@ def copy_slice(
 def store_copies(store: Store, copies: Sequence[ThreadCopy], **content: list[dict[str, object]]) -> list[Thread]:
     """Stores the copies, within a transaction. A taken name gets a number. `content` has rows of further tables."""
     rows = [
-        {**flat(turn), "thread_id": made.thread.id, "position": position}
+        {**turn_row(turn), "thread_id": made.thread.id, "position": position}
         for made in copies
         for position, turn in enumerate(made.turns, start=1)
     ]

@@ -13,6 +13,7 @@ from typing import ClassVar
 from clew.core.branching.compare import PromptRound, asked_by_user
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.ids import ThreadId, TurnId
+from clew.core.images import Image
 from clew.core.record import Record
 from clew.core.runs.events import Event
 from clew.core.runs.options import Person, TurnOptions
@@ -103,6 +104,7 @@ class _Prompt(Record):
 
     number: int
     text: str
+    images: tuple[Image, ...] = ()
     retry_of: TurnId | None = None  # its turn, if it was asked before and has no complete answer
 
 
@@ -181,7 +183,9 @@ class LiveReplay:
             person=person,
             wait=False,  # a prompt that waits is not in the history yet, so that another replay would ask it too
         )
-        request = TurnRequest(thread, prompt.text, options, standing=thread.standing, retry_of=prompt.retry_of)
+        request = TurnRequest(
+            thread, prompt.text, options, standing=thread.standing, retry_of=prompt.retry_of, images=prompt.images
+        )
 
         def check(store: Store, _: Run) -> None:
             self._check_is_next(store, prompt)
@@ -315,7 +319,7 @@ def _prompts_to_ask(store: Store, old: Thread, thread: Thread, prompts: Sequence
     retry_of = _incomplete(asked)
     answered = len(asked) - (retry_of is not None)
     return [
-        _Prompt(number, each.prompt, retry_of if number == len(asked) else None)
+        _Prompt(number, each.prompt, each.turns[0].images, retry_of if number == len(asked) else None)
         for number, each in enumerate(prompts[answered:], start=answered + 1)
     ]
 

@@ -6,13 +6,14 @@ It adds no text of its own: `standing` and `text` are the person's, and the core
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from clew.core.history import History, Role, Turn, Visibility
 from clew.core.ids import SessionId, ThreadId
+from clew.core.images import ImageContent
 from clew.core.outcome import Outcome
 from clew.core.pins import Pin
 from clew.core.record import Record, replace
@@ -32,6 +33,7 @@ from clew.store.store import Store
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
+    from clew.core.runs.options import ImageSource
     from clew.hosts.chat.preview import Preview
     from clew.hosts.chat.questions import OpenQuestions
     from clew.hosts.chat.queued import QueuedPrompts
@@ -170,8 +172,22 @@ class Chat:
         """Asks the thread's agent, or another one for this turn."""
         check_prompt(text)
         check_dir(thread)
+        images = await self.given_images(options.agent or thread.agent, options.images)
         thread = await self._instructed(thread, options.instructions)
-        return await self._engine.start(TurnRequest(thread, text, options, standing=thread.standing))
+        request = TurnRequest(thread, text, options, standing=thread.standing)
+        if not images:
+            return await self._engine.start(request)
+        from clew.hosts.chat.images import start_with_images
+
+        return await start_with_images(self._engine, request, images)
+
+    async def given_images(self, agent: str, images: Sequence[ImageSource]) -> tuple[ImageContent, ...]:
+        """The images, read and checked, also for the agent that is asked. Raises UsageError."""
+        if not images:
+            return ()
+        from clew.hosts.chat.images import given_images
+
+        return await given_images(self._engine, agent, images)
 
     async def continue_after_limit(self, thread: Thread, limited: str, options: TurnOptions = NO_OPTIONS) -> LiveTurn:
         """Continues a run that met the account's usage limit, in its session, as soon as the limit has reset.
@@ -204,6 +220,8 @@ class Chat:
                 f"{thread.name} is the thread of a {thread.kind}: its prompts cannot be asked again here.",
                 hint=hint,
             )
+        if options.images:
+            raise UsageError("A prompt is asked again with its own images.", hint="Ask a new prompt with other ones.")
         turn = await self._turn(thread, turn_id)
         check_dir(thread)
         if turn.role is not Role.USER:
@@ -340,7 +358,12 @@ class Chat:
             check_prompt(text)
             check_dir(thread)
         standing = thread.standing if options.instructions is None else options.instructions or None
-        explained = await self._engine.explain(TurnRequest(thread, text or "", options, standing=standing))
+        request = TurnRequest(thread, text or "", options, standing=standing)
+        if contents := await self.given_images(request.agent, options.images):
+            from clew.hosts.chat.images import named_images
+
+            request = replace(request, images=named_images(contents))
+        explained = await self._engine.explain(request)
         return explained if text is not None else replace(explained, prompt=None)
 
     async def delete(self, thread: Thread, *, dry_run: bool = False) -> Deleted:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from clew.core.ids import SHORT_ID
 from clew.core.record import Record
 from clew.core.thread import Thread
 from clew.errors import NotFound, StoreError, UsageError
+from clew.hosts.transfer.images import ARCHIVED, to_archive
 from clew.store.transfer.codec import Dump, check_schema, is_newer, packed, unpacked
 from clew.system.files import write_whole
 from clew.system.folders import make_private
 
+NO_IMAGES: Mapping[str, bytes] = MappingProxyType({})
 HEAD_CHARS = 300_000  # the beginning of a file, which has the thread's own row
 _NAME = re.compile(r"(?P<name>.+)-(?P<at>\d{1,12})-[^-]{1,8}(?:-\d+)?\.json\Z")
 _HEAD = re.compile(
@@ -40,7 +43,9 @@ class ArchiveFile(Record):
     cwd: str | None = None  # the thread's directory; None: not known
 
 
-def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Path:
+def write(
+    folder: Path, thread: Thread, dumps: Sequence[Dump], at: float, images: Mapping[str, bytes] = NO_IMAGES
+) -> Path:
     """Writes the dumps; the first is that of `thread`. The file is on disk when this returns. Raises StoreError."""
     own, *others = dumps
     rows = {key: value for key, value in own.items() if key != "schema"}
@@ -50,6 +55,8 @@ def write(folder: Path, thread: Thread, dumps: Sequence[Dump], at: float) -> Pat
     content = {"schema": own["schema"], "packed": True, "turn_count": count, **named, **packed(rows)}
     if others:
         content["companions"] = packed(list(others))
+    if images:
+        content[ARCHIVED] = to_archive(images)
     try:
         make_private(folder)
         path = _free_path(folder, f"{thread.name}-{int(at)}-{thread.id[:SHORT_ID]}")

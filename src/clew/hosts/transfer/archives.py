@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from clew.core.durations import DAY_S
+from clew.core.images import digests
 from clew.core.pins import Pin, PinState
 from clew.core.record import Record, replace
 from clew.core.thread import Permissions, Thread, Trust
@@ -25,6 +26,7 @@ from clew.hosts.pairs.live import LEASE_PREFIX
 from clew.hosts.transfer import archive_file
 from clew.hosts.transfer.archive_file import ArchiveFile
 from clew.hosts.transfer.arrival import narrowed, stopped, store_rows
+from clew.hosts.transfer.images import from_archive, named_images
 from clew.hosts.validation import is_file, named_path
 from clew.store.records import thread_from
 from clew.store.store import Store
@@ -45,6 +47,7 @@ class ArchivedThread(Record):
     path: Path | None  # None: a dry run
     others: tuple[str, ...] = ()  # archived with it: the other thread of a pair
     pairs: tuple[tuple[str, str], ...] = ()  # archived with it: the pair's directory and id
+    images: tuple[str, ...] = ()  # archived with it: the digests of its prompts' images
 
 
 class RestoredArchive(Record):
@@ -98,7 +101,7 @@ class Archives:
         def archive(store: Store) -> ArchivedThread:
             with store.transaction():
                 done = self.archive_in(store, store.threads.together(name)[0], asked=asked, and_files=False)
-            _remove_files(store, done)
+            self._remove_files(store, done)
             return done
 
         return await self._engine.store.call(archive)
@@ -132,8 +135,9 @@ class Archives:
         path = await self.find(file_or_name)
         is_ours = path.resolve().parent == self._folder.resolve()
         content = await asyncio.to_thread(archive_file.read, path)
+        new: list[str] = []
         try:
-            work = self._engine.store.atomically(lambda store: self._restore(store, content, is_ours=is_ours))
+            work = self._engine.store.atomically(lambda store: self._restore(store, content, new, is_ours=is_ours))
             return await finish(work)  # once it has begun, it is too late for a cancel
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise UsageError(f"{path} is damaged: it does not hold a whole thread.") from error
@@ -141,6 +145,9 @@ class Archives:
             if isinstance(error, StoreError) and error.kind != "corrupt":
                 raise
             raise UsageError(f"{path} is damaged: {error.message}") from error
+        finally:
+            if new:  # they stay, unless nothing was restored
+                await self._engine.store.call(lambda store: self._engine.images.release(store, new))
 
     async def clean(
         self,
@@ -239,15 +246,24 @@ class Archives:
         for member in group:
             self._check_idle(store, member, asked=asked)
         content = [store.threads.dump(member.id) for member in group]
-        path = archive_file.write(self._folder, thread, content, self._engine.context.clock())
+        images = named_images(merged(content))
+        files = self._engine.images.read_all(images)
+        path = archive_file.write(self._folder, thread, content, self._engine.context.clock(), files)
         for member in group:
             store.threads.delete(member.id)
         others, pairs = (member.name for member in group[1:]), ((row["cwd"], row["id"]) for row in content[0]["pairs"])
         turns = sum(len(dump["turns"]) for dump in content)
-        done = ArchivedThread(thread.name, thread.kind, turns, path, tuple(others), tuple(pairs))
+        done = ArchivedThread(
+            thread.name, thread.kind, turns, path, tuple(others), tuple(pairs), tuple(sorted(digests(images)))
+        )
         if and_files:
-            _remove_files(store, done)
+            _remove_state_files(store, done)
         return done
+
+    def _remove_files(self, store: Store, done: ArchivedThread) -> None:
+        """Called when the thread has left the store."""
+        _remove_state_files(store, done)
+        self._engine.images.release(store, done.images)
 
     async def _may_remove(self, path: Path, may_use: MayUse) -> bool:
         try:
@@ -276,7 +292,7 @@ class Archives:
         def clean_and_tell(store: Store) -> tuple[set[str], ArchivedThread]:
             with store.transaction():
                 ids, done = clean(store)
-            _remove_files(store, done)
+            self._remove_files(store, done)
             if tell is not None:
                 tell(done)  # in this OS thread, so that it is reported even if the caller was cancelled in the meantime
             return ids, done
@@ -300,9 +316,11 @@ class Archives:
                 run_id=held.run_id if held is not None else None,
             )
 
-    def _restore(self, store: Store, content: Sequence[Dump], *, is_ours: bool) -> RestoredArchive:
+    def _restore(self, store: Store, content: Sequence[Dump], new: list[str], *, is_ours: bool) -> RestoredArchive:
+        """`new` gets the digests of images whose files are written."""
         came = _without_half_pairs(merged(content))
         check(came, store.database.catalogue())
+        new += self._engine.images.restore(named_images(came), from_archive(content[0]))
         tables = stopped(came, self._engine.context.clock())
         if not is_ours:  # the permissions in a file from elsewhere are not trusted
             tables = narrowed(tables, Permissions.ASK, Trust.USER)
@@ -326,7 +344,7 @@ class Archives:
         return pin if has_file else replace(pin, state=PinState.RETIRED)
 
 
-def _remove_files(store: Store, done: ArchivedThread) -> None:
+def _remove_state_files(store: Store, done: ArchivedThread) -> None:
     """Removes the state files of archived pairs: they would look as if they came from another store."""
     for cwd, pair_id in done.pairs:
         pair_folder.remove(cwd, pair_id, [pair.id for pair in store.pairs.recent(cwd=cwd)])

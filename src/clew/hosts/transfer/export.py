@@ -25,15 +25,18 @@ from clew.engine.sessions.observation import file_of
 from clew.engine.sessions.transfer import ends_with
 from clew.engine.sessions.transfer import portable as portable_session
 from clew.errors import Busy, UsageError
+from clew.hosts.transfer.archive_file import NO_IMAGES
 from clew.hosts.transfer.export_file import pack, parts_of, session_part
+from clew.hosts.transfer.images import named_images, to_parts
 from clew.hosts.transfer.secret_scan import LocatedSecret, refuse_secrets, scan, session_name
 from clew.hosts.validation import check_idle
 from clew.store.rows.reviews import shown_in
 from clew.store.store import Store
-from clew.store.transfer.codec import HISTORY_TABLES, Tables, portable
+from clew.store.transfer.codec import HISTORY_TABLES, Tables, merged, portable
 
 INCOMPLETE = "it is a copy, and its beginning is in another session's file"
 DIFFERENT = "it was continued without Clew, or does not hold exactly what the thread shows"
+IMAGES = "its thread has images, which cannot be compared"
 REDACTED = "a session that was changed cannot be resumed, so a redacted file has the history only"
 EXPORT_HINT = "--redact exports the history with secrets blanked; --with-secrets exports it as it is."
 
@@ -76,6 +79,7 @@ class ThreadGroup(Record):
     dumps: tuple[Mapping[str, Any], ...]
     sessions: tuple[ExportedSession, ...]
     files: Mapping[str, bytes]  # the session files, by the name of their part in an export
+    images: Mapping[str, bytes] = NO_IMAGES  # the files of the prompts' images, by digest
 
     @property
     def threads(self) -> tuple[Thread, ...]:
@@ -113,7 +117,7 @@ def _packed(
     elif not with_secrets:
         refuse_secrets(group.name, secrets, EXPORT_HINT)
     retire_pins_without_file(tables, group.files)
-    parts = {**parts_of(tables), **group.files}
+    parts = {**parts_of(tables), **group.files, **({} if redacted else to_parts(group.images))}
     first = group.threads[0]
     names = {row["id"]: row["name"] for row in tables["threads"]}
     about = {
@@ -148,7 +152,8 @@ async def gather(engine: Engine, name: str, *, with_files: bool = True) -> Threa
     gathered = await engine.store.optimistic_read(lambda store: gather_rows(store, engine, name), read, confirm)
     if gathered is None:
         raise Busy(f"{name} keeps changing.", hint="Try again when nothing runs in it.")
-    return gathered
+    images = await asyncio.to_thread(engine.images.read_all, named_images(merged(gathered.dumps))) if with_files else {}
+    return replace(gathered, images=images)
 
 
 def gather_rows(store: Store, engine: Engine, name: str) -> ThreadGroup:
@@ -213,6 +218,9 @@ def _session(engine: Engine, pin: Pin, member: GroupMember) -> tuple[bytes | Non
     thread, history = member.thread, member.history
     if not is_valid(pin, visible(history, pin.agent, thread.visibility)):
         return None, "the thread has changed since the session saw it"
+    held = {each.turn_id for each in (*pin.absorbed, *(pin.pending.shown if pin.pending is not None else ()))}
+    if any(turn.images for turn in history if turn.id in held):
+        return None, IMAGES
     try:
         adapter: Adapter = engine.adapter(pin.agent)
     except UsageError:
@@ -258,6 +266,7 @@ def _redacted(tables: Tables, values: Sequence[str]) -> tuple[Tables, int]:
                 row[column], _ = redact(row[column], values, blanked)
     for turn in kept["turns"]:
         turn["run_id"], turn["message_id"] = None, None
+        turn["images"] = None  # they cannot be searched for secrets
     for number, thread in enumerate(kept["threads"], 1):
         thread["origin"] = None  # it names other threads
         if gives_away(thread["name"], (*blanked, *values)):

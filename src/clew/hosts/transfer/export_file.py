@@ -4,6 +4,7 @@
     history.json             the thread's own row, its turns (archived ones too), the texts that edits replaced
     state.json               the rest: runs, attempts, events, pins, and what its kind adds (not when redacted)
     sessions/AGENT/ID.jsonl  the agent's session file in its portable form
+    images/SHA256            an image of a prompt, named by the digest of its bytes (not when redacted)
 
 Rules
 1. Nothing is compressed, so no part can be larger than the file: there can be no zip bomb. Order, times and modes are
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.core.record import Record
 from clew.errors import UsageError
+from clew.hosts.transfer.images import from_parts
 from clew.store.transfer.codec import AGAIN, HISTORY_TABLES, STATE_TABLES, PortableThread, Tables, as_json, from_json
 
 if TYPE_CHECKING:
@@ -34,11 +36,13 @@ FORMAT = "clew-thread"
 VERSION = 1
 MAX_FILE_BYTES = 2 * 1024**3
 MAX_MANIFEST_BYTES = 1024**2
-MAX_PARTS = 1000
+MAX_PARTS = 4000
 EXPORTED = "clew threads export writes one; clew threads restore reads an archive."
 MANIFEST, HISTORY, STATE = "manifest.json", "history.json", "state.json"
 
-_PART = re.compile(r"(?:history\.json|state\.json|sessions/[a-z0-9_-]{1,40}/[A-Za-z0-9-]{1,100}\.jsonl)\Z")
+_PART = re.compile(
+    r"(?:history\.json|state\.json|sessions/[a-z0-9_-]{1,40}/[A-Za-z0-9-]{1,100}\.jsonl|images/[0-9a-f]{64})\Z"
+)
 _MODE = (stat.S_IFREG | 0o600) << 16
 _FIRST_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip can hold
 
@@ -57,7 +61,7 @@ def session_part(agent: str, session_id: str) -> str | None:
 
 
 def is_session_part(name: str) -> bool:
-    return name not in (HISTORY, STATE) and _PART.match(name) is not None
+    return name.startswith("sessions/") and _PART.match(name) is not None
 
 
 def parts_of(tables: Tables) -> dict[str, bytes]:
@@ -80,8 +84,8 @@ def read_export(raw: bytes) -> PortableThread:
     state.pop("pair_files", None)  # an older Clew wrote this table, which is valid only where it was written
     if state.keys() & history.keys():
         raise UsageError("The file holds a table twice.", hint=AGAIN)
-    sessions = {name: content for name, content in file.parts.items() if name not in (HISTORY, STATE)}
-    return PortableThread(file.manifest.get("schema"), history | state, sessions)
+    sessions = {name: content for name, content in file.parts.items() if is_session_part(name)}
+    return PortableThread(file.manifest.get("schema"), history | state, sessions, from_parts(file.parts))
 
 
 def pack(about: Mapping[str, Any], parts: Mapping[str, bytes]) -> bytes:

@@ -35,12 +35,14 @@ from clew.engine.sessions.transfer import (
     portable,
     undo_placements,
 )
+from clew.engine.storage.images import check_contents
 from clew.errors import AgentError, Conflict, UsageError
 from clew.git.changes import Repository
 from clew.hosts.pairs.naming import check_pair_name, thread_name
 from clew.hosts.transfer.arrival import Destination, localized, read_rows, store_rows, with_local_values
 from clew.hosts.transfer.export import shown_by
 from clew.hosts.transfer.export_file import session_part
+from clew.hosts.transfer.images import named_images
 from clew.hosts.validation import check_name, existing_dir
 from clew.store.database.dialect import Catalogue
 from clew.store.records import each, thread_from, turn_from
@@ -117,6 +119,7 @@ async def import_thread(
         _rename(tables, name)
     checked = await _check_sessions(engine, tables, thread.sessions)
     files = _SessionFiles(engine, dry_run=dry_run, is_update=replacing is not None)
+    new_images = await asyncio.to_thread(_keep_images, engine, tables, thread.images, dry_run=dry_run)
     made: list[ImportResult] = []
 
     def work(store: Store) -> None:
@@ -138,8 +141,18 @@ async def import_thread(
         pass
     except BaseException:
         files.remove()
+        await engine.store.call(lambda store: engine.images.release(store, new_images))
         raise
     return replace(made[-1], notes=_notes(came, tables, made[-1].pair))
+
+
+def _keep_images(engine: Engine, tables: Tables, contents: Mapping[str, bytes], *, dry_run: bool) -> tuple[str, ...]:
+    """The digests of the images that are new here."""
+    images = named_images(tables)
+    if dry_run:
+        check_contents(images, contents)
+        return ()
+    return engine.images.restore(images, contents)
 
 
 def _checked(thread: PortableThread, catalogue: Catalogue) -> Tables:

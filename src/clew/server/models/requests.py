@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -9,6 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from clew.api.wire.shape import Permissions as Permissions
 from clew.api.wire.shape import Trust as Trust
 from clew.api.wire.shape import Visibility as Visibility
+from clew.core.images import MAX_IMAGES, ImageContent
 
 
 def _unicode(text: str) -> str:
@@ -72,6 +75,21 @@ class ThreadChange(RequestModel):
     instructions: Instructions | None = None
 
 
+def _base64(text: str) -> str:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError("is not base64") from None
+    return text
+
+
+class NewImage(RequestModel):
+    data: Annotated[str, AfterValidator(_base64)] = Field(
+        min_length=1, description="A PNG, JPEG, GIF or WebP of at most 5 MiB, in base64"
+    )
+    name: UnicodeText = Field("image", max_length=1_000, description="The name under which the turn keeps it")
+
+
 class NewRun(RequestModel):
     prompt: Prompt
     agent: Agent | None = Field(None, description="For this turn, instead of the thread's")
@@ -79,6 +97,14 @@ class NewRun(RequestModel):
     instructions: Instructions | None = None
     force_fresh_session: bool | None = FORCE_FRESH
     timeout_s: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False, description="How long the run may take")
+    images: list[NewImage] | None = Field(
+        None, max_length=MAX_IMAGES, description="Shown to the agent with the prompt; the whole body has at most 12 MB"
+    )
+
+
+def contents(images: Sequence[NewImage] | None) -> tuple[ImageContent, ...]:
+    """The images as the API takes them."""
+    return tuple(ImageContent(base64.b64decode(each.data), each.name) for each in images or ())
 
 
 class RunChange(RequestModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from clew.api.client import Client
@@ -14,6 +14,7 @@ from clew.api.wire.explanations import Explanation, SessionPreview, explanation,
 from clew.api.wire.runs import Run
 from clew.api.wire.turns import ArchivedTurns, SyncedThread, Turn, synced_thread
 from clew.api.wire.turns import turn as turn_shape
+from clew.core.images import FORMATS
 from clew.core.thread import KINDS
 from clew.server.access import TheClient, TheShared, ThreadName, TurnId
 from clew.server.models import requests
@@ -111,6 +112,25 @@ async def view(
     return json_response(wire.thread_view(found, outside).to_json())
 
 
+@router.get(
+    "/{thread}/images/{digest}",
+    response_class=Response,
+    responses={
+        200: {"description": "The bytes", "content": {kind: {} for kind in FORMATS}},
+        **fails(404, body=False),
+    },
+    tags=["threads"],
+)
+async def image(
+    name: ThreadName,
+    digest: Annotated[str, Path(max_length=200, description="The image's digest, as its turn or its run names it")],
+    client: TheClient,
+) -> Response:
+    """An image of one of the thread's prompts."""
+    found, content = await client.views.image(await client.find(name), digest)
+    return Response(content, media_type=found.media_type)
+
+
 @router.get("/{thread}/session", response_model=SessionPreview, responses=fails(404, body=False), tags=["threads"])
 async def session(
     name: ThreadName,
@@ -141,6 +161,7 @@ async def explain(name: ThreadName, body: requests.NewRun, shared: TheShared) ->
         model=body.model,
         instructions=body.instructions,
         fresh_session=bool(body.force_fresh_session),
+        images=requests.contents(body.images),
     )
     return json_response(explanation(told).to_json())
 
@@ -218,6 +239,7 @@ async def ask(name: ThreadName, body: requests.NewRun, shared: TheShared, creati
         instructions=body.instructions,
         fresh_session=bool(body.force_fresh_session),
         timeout_s=body.timeout_s,
+        images=requests.contents(body.images),
         new_run_id=creation.id,
         lasting=True,
     )

@@ -2,16 +2,16 @@
 -- locks: thread :thread_id
 -- The thread is locked, so the next position cannot be taken twice.
 INSERT INTO turns (id, thread_id, position, role, text, agent, model, partial, message_id, run_id, revision, created_at,
-    outside)
+    outside, images)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM turns WHERE thread_id = :thread_id),
-    :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision, :created_at, :outside);
+    :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision, :created_at, :outside, :images);
 
 -- name: insert_turn_at
 -- locks: thread :thread_id
 INSERT INTO turns (id, thread_id, position, role, text, agent, model, partial, message_id, run_id, revision, created_at,
-    outside)
+    outside, images)
 VALUES (:id, :thread_id, :position, :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision,
-    :created_at, :outside);
+    :created_at, :outside, :images);
 
 -- name: make_room
 -- locks: thread :thread_id
@@ -50,3 +50,12 @@ WHERE thread_id = :thread_id AND position >= :position AND archived_at IS NULL;
 -- name: revisions
 -- locks: turn :turn_id
 SELECT * FROM turn_revisions WHERE turn_id = :turn_id ORDER BY revision;
+
+-- name: images_named
+-- All images that a turn or a run names, of every thread. Only a thread with images that was removed asks for them.
+SELECT images FROM turns WHERE images IS NOT NULL UNION SELECT images FROM runs WHERE images IS NOT NULL;
+
+-- name: images_of_thread
+-- locks: thread :thread_id
+SELECT images FROM turns WHERE thread_id = :thread_id AND images IS NOT NULL
+UNION SELECT images FROM runs WHERE thread_id = :thread_id AND images IS NOT NULL;

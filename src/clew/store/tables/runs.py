@@ -59,7 +59,7 @@ class RunTable(Table):
 
     def update(self, run_id: str, **changes: Any) -> Run:
         """Changes fields of the record. Raises IllegalStatus for a status that cannot follow the stored one."""
-        if changes.keys() & {"id", "thread_id", "job_id", "prompt_turn_id", "prompt"}:
+        if changes.keys() & {"id", "thread_id", "job_id", "prompt_turn_id", "prompt", "images"}:
             raise TypeError("a run's thread, job and prompt are fixed")
         with self._database.transaction():
             stored = self.require(run_id)

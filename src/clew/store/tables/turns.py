@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clew.core.history import History, Turn
+from clew.core.images import Image
 from clew.errors import NotFound, UsageError
 from clew.store.database.database import Row
 from clew.store.records import (
@@ -10,10 +11,11 @@ from clew.store.records import (
     StoredTurn,
     each,
     first,
-    flat,
+    images_from,
     revision_from,
     stored_turn_from,
     turn_from,
+    turn_row,
 )
 from clew.store.tables.table import Table
 
@@ -39,7 +41,7 @@ class TurnTable(Table):
         """Appends the turn, or inserts it before that one. The thread was last used at its `created_at`."""
         with self._database.transaction():
             if before is None:
-                self._database.do("insert_turn", thread_id=thread_id, **flat(turn))
+                self._database.do("insert_turn", thread_id=thread_id, **turn_row(turn))
             else:
                 self._insert(thread_id, turn, before)
             self._database.do("touch_thread", id=thread_id, at=turn.created_at)
@@ -52,7 +54,7 @@ class TurnTable(Table):
             raise no_such_turn(before)
         self._database.do("make_room", thread_id=thread_id, position=row["position"])
         self._database.do("take_room", thread_id=thread_id)
-        self._database.do("insert_turn_at", thread_id=thread_id, position=row["position"], **flat(turn))
+        self._database.do("insert_turn_at", thread_id=thread_id, position=row["position"], **turn_row(turn))
 
     def edit(self, turn_id: str, text: str, at: float) -> Turn:
         """Replaces the turn's text; the old text is kept as a revision. Later turns stay."""
@@ -75,6 +77,12 @@ class TurnTable(Table):
             self._database.do("touch_thread", id=thread_id, at=at)
             self._versions.changed(thread_id)
         return count
+
+    def images(self, thread_id: str | None = None) -> list[Image]:
+        """The images that any turn names, or any run: of a thread, or of all."""
+        named = {} if thread_id is None else {"thread_id": thread_id}
+        rows = self._database.all("images_named" if thread_id is None else "images_of_thread", **named)
+        return [image for images in each(lambda row: images_from(row["images"]), rows) for image in images]
 
     def revisions(self, turn_id: str) -> list[Revision]:
         """The earlier texts of the turn, the oldest first."""

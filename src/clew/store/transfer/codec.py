@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from clew.core.record import Record
@@ -66,6 +67,7 @@ class PortableThread(Record):
     schema: object
     tables: Tables
     sessions: Mapping[str, bytes]  # the agents' session files, by their name in the export
+    images: Mapping[str, bytes] = MappingProxyType({})  # the files of the prompts' images, by digest
 
 
 def nested(table: str, row: Row) -> Row:

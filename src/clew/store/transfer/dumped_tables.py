@@ -15,7 +15,13 @@ OF_THREAD = (
     DumpedTable(
         "threads", has_id=True, json={"origin": Json(dict)}, store_columns=frozenset({"version", "updated_at"})
     ),
-    DumpedTable("turns", has_id=True, belongs_to={"thread_id": "threads"}, may_name={"run_id": "runs"}),
+    DumpedTable(
+        "turns",
+        has_id=True,
+        belongs_to={"thread_id": "threads"},
+        may_name={"run_id": "runs"},
+        json={"images": Json(list, dict)},
+    ),
     DumpedTable("turn_revisions", belongs_to={"turn_id": "turns"}),
     DumpedTable(
         "runs",
@@ -28,7 +34,7 @@ OF_THREAD = (
             "rewound_to_turn_id": "turns",
             "job_id": "jobs",
         },
-        json={"asked": Json(dict)},
+        json={"asked": Json(dict), "images": Json(list, dict)},
     ),
     DumpedTable("attempts", has_id=True, belongs_to={"run_id": "runs"}),
     DumpedTable("events", belongs_to={"run_id": "runs"}, json={"body": Json(dict, is_nested=True)}),

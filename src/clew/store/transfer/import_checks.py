@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from clew.core.images import MAX_IMAGES, image_from
 from clew.core.thread import KINDS, NAME, OriginKind, is_safe_argument
 from clew.errors import UsageError
 from clew.store.database.dialect import Catalogue, Column
@@ -147,6 +148,8 @@ def _is_valid_json(table: str, name: str, value: Any) -> bool:
         return False
     if isinstance(found, list):
         are_items = all(isinstance(each, kept.items) for each in found)
+        if name == "images":
+            return are_items and len(found) <= MAX_IMAGES and all(map(_is_image, found))
         return are_items and (name != "models" or all(is_safe_argument(each) for each in found))
     if place == ("threads", "origin"):
         return _is_origin(found)
@@ -181,6 +184,13 @@ def _is_pending(value: Mapping[str, Any]) -> bool:
         and all(isinstance(each, list) and len(each) == 2 and isinstance(each[0], str) for each in shown)
         and all(isinstance(each, str | None) for each in (value.get("standing"), *(known for _, known in shown)))
     )
+
+
+def _is_image(value: Mapping[str, Any]) -> bool:
+    try:
+        return image_from(value).as_dict() == value
+    except ValueError:
+        return False
 
 
 def _is_number_or_none(value: object) -> bool:

@@ -45,8 +45,11 @@ def _items(body: Json) -> Sequence[Json]:
 def _message(item: Json) -> Iterator[Json]:
     kind = str(item.get("type") or "message")
     if kind == "message":
-        for text in _texts(item.get("content")):
-            role = str(item.get("role"))
+        for part in _parts(item.get("content")):
+            role, text = str(item.get("role")), str(part.get("text") or "")
+            if part.get("type") == "input_image":
+                yield {"role": role, "content": [{"type": "image", "source": part.get("image_url")}]}
+                continue
             own = role == "developer" or (role == "user" and text.lstrip().startswith(_NOTES))
             yield {"role": "system" if own else role, "content": [{"type": "text", "text": text}]}
     elif kind.endswith("_call_output"):
@@ -58,9 +61,13 @@ def _message(item: Json) -> Iterator[Json]:
 
 
 def _texts(content: Any) -> list[str]:
+    return [str(part.get("text") or "") for part in _parts(content)]
+
+
+def _parts(content: Any) -> Sequence[Json]:
     if isinstance(content, str):
-        return [content]
-    return [str(part.get("text") or "") for part in content or () if isinstance(part, Mapping)]
+        return ({"type": "input_text", "text": content},)
+    return [part for part in content or () if isinstance(part, Mapping)]
 
 
 def _output(output: Any) -> str:

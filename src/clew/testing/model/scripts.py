@@ -138,7 +138,7 @@ class Request:
         return newest_user_text(self.messages).lstrip().startswith(_COMPACTION_PROMPTS)
 
     def shown_texts(self, *, tools: bool = False) -> list[tuple[str, str]]:
-        """What the model was shown, as (role, text) of each block, without the CLI's reminders.
+        """What the model was shown, as (role, text) of each block, without the CLI's reminders and its notes on images.
 
         With `tools`, tool calls and results are included as `[tool_use NAME {…}]` and `[tool_result …]`.
         """
@@ -146,9 +146,15 @@ class Request:
         for message in spoken(self.messages):
             for block in _blocks(message):
                 text = _rendered(block) if tools or block.get("type") == "text" else ""
-                if text:
+                if text and not text.startswith(_IMAGE_NOTE):
                     shown.append((str(message.get("role")), text))
         return shown
+
+    @property
+    def images(self) -> int:
+        """How many images the model was shown."""
+        blocks = [block for message in spoken(self.messages) for block in _blocks(message)]
+        return sum(block.get("type") in ("image", "input_image") for block in blocks)
 
     def to_json(self) -> dict[str, Any]:
         """The request for a log, without API keys."""
@@ -190,7 +196,7 @@ def newest_user_text(messages: Sequence[Mapping[str, Any]]) -> str:
             break
         for block in reversed(_blocks(message)):
             text = without_reminders(str(block.get("text", ""))) if block.get("type") == "text" else ""
-            if text.strip():
+            if text.strip() and not text.startswith(_IMAGE_NOTE):
                 return _below_heading(text)
     return ""
 
@@ -206,6 +212,7 @@ def newest_tool_result(messages: Sequence[Mapping[str, Any]]) -> str | None:
     return None
 
 
+_IMAGE_NOTE: Final = "[Image: source: "  # what the Claude CLI adds after a prompt with images
 _LEADING_REMINDER: Final = re.compile(r"\A\s*<system-reminder>.*?(?:</system-reminder>\s*|\Z)", re.DOTALL)
 _TRAILING_REMINDER: Final = re.compile(
     r"\s*<system-reminder>(?:(?!<system-reminder>).)*</system-reminder>\s*\Z", re.DOTALL

@@ -2,6 +2,7 @@
 
     rows             every row of the thread, one per line: rows of a run are together, rows that change are last
     sessions/A/ID    the agent's session file, in its portable form
+    images/SHA256    an image of a prompt
 
 Rules
 1. A chunk is some lines, cut where the content itself says so (content-defined chunking): what was appended or changed
@@ -26,6 +27,7 @@ from msgspec import Meta, Struct
 
 from clew.errors import UsageError
 from clew.hosts.transfer.export_file import MAX_FILE_BYTES, MAX_PARTS, is_session_part
+from clew.hosts.transfer.images import is_image_part
 from clew.store.transfer.codec import HISTORY_TABLES, PIN_TABLES, STATE_TABLES, Tables, as_json, from_json
 from clew.store.transfer.import_checks import MAX_COUNT, MAX_TIME
 
@@ -182,7 +184,7 @@ def read_manifest(raw: bytes) -> Manifest:
     names = [part.name for part in manifest.parts]
     if version != VERSION or ROWS not in names or len(set(names)) != len(names) or len(names) > MAX_PARTS:
         raise damaged("a manifest")
-    if not all(name == ROWS or is_session_part(name) for name in names):
+    if not all(name == ROWS or is_session_part(name) or is_image_part(name) for name in names):
         raise damaged("a manifest")
     if sum(part.size_bytes for part in manifest.parts) > MAX_FILE_BYTES:
         raise UsageError("The thread at the remote is too large.")

@@ -28,6 +28,8 @@ from clew.engine.engine import Engine
 from clew.errors import Conflict, NotFound
 from clew.hosts.transfer.archives import Archives
 from clew.hosts.transfer.export import ThreadGroup, gather, gather_rows, retire_pins_without_file, reviewed_texts
+from clew.hosts.transfer.export_file import is_session_part
+from clew.hosts.transfer.images import from_parts, to_parts
 from clew.hosts.transfer.imports import ImportResult, import_thread
 from clew.hosts.transfer.remote.base import NO_BASE, SyncBase, load_base, refuse_unencrypted, save_base, write_base
 from clew.hosts.transfer.remote.chunks import ROWS, Manifest, damaged, from_lines, pack_manifest, sha256, to_lines
@@ -114,7 +116,7 @@ async def push(
                 await save_base(engine, remote, thread_id, same)
             return replace(pushed, state=state)
     upload = await remote.prepare_upload(thread_id, ours.parts, on_bytes)
-    new_in = {session_name(part): raw for part, raw in upload.new_in.items() if part != ROWS}
+    new_in = {session_name(part): raw for part, raw in upload.new_in.items() if is_session_part(part)}
     secrets = await asyncio.to_thread(scan, ours.tables, new_in | reviewed_texts(ours.group.dumps), environ)
     if not with_secrets:
         refuse_secrets(ours.name, secrets, SECRETS_HINT)
@@ -292,7 +294,8 @@ def _prepared(group: ThreadGroup) -> _LocalThread:
     retire_pins_without_file(tables, group.files)
     rows, state = to_lines(tables)
     schema = int(group.dumps[0]["schema"])
-    return _LocalThread(group.threads[0], group.name, group, schema, tables, {ROWS: rows, **group.files}, state)
+    parts = {ROWS: rows, **group.files, **to_parts(group.images)}
+    return _LocalThread(group.threads[0], group.name, group, schema, tables, parts, state)
 
 
 def _compared(ours: _LocalThread, theirs: Manifest, base: SyncBase | None, url: str) -> SyncState:
@@ -332,5 +335,5 @@ def _read(theirs: Manifest, parts: Mapping[str, bytes], known: Sequence[str] | N
     is_other = known is not None and any(each not in known for each in ids)
     if theirs.thread_id not in ids or is_other or any(row.get("name") not in theirs.names for row in tables["threads"]):
         raise damaged("a thread")
-    sessions = {name: content for name, content in parts.items() if name != ROWS}
-    return PortableThread(theirs.schema, tables, sessions)
+    sessions = {name: content for name, content in parts.items() if is_session_part(name)}
+    return PortableThread(theirs.schema, tables, sessions, from_parts(parts))

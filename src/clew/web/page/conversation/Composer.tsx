@@ -1,5 +1,5 @@
 // The composer, where the next prompt is written. The browser stores the text with every key, so that neither a reload nor
-// a restart of the daemon loses it.
+// a restart of the daemon loses it. Images are pasted, dropped or chosen; they are not kept over a reload.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { AgentPicker, ModelPicker } from "../agents/Pickers.tsx";
@@ -11,8 +11,9 @@ import { useStore } from "../state/store.ts";
 import { count, shownTokens } from "../text/format.ts";
 import { cannotAsk, permissionOptions } from "../text/labels.ts";
 import { useAutosize } from "../ui/autosize.ts";
-import { Send, Stop } from "../ui/icons.tsx";
+import { Picture, Send, Stop } from "../ui/icons.tsx";
 import { isNarrow } from "../ui/viewport.ts";
+import { attach, AttachedImages, IMAGE_TYPES, imageFiles, type Attached } from "./Images.tsx";
 
 /** An agent or model for the next turn only, because a run is active and the thread cannot be changed. */
 type Override = { agent?: string; model?: string };
@@ -28,6 +29,8 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
   const [text, setText] = useState(() => draft.get(thread.id));
   const [fresh, setFresh] = useState(false);
   const [sending, setSending] = useState(false);
+  const [images, setImages] = useState<Attached[]>([]);
+  const chooser = useRef<HTMLInputElement>(null);
   const [override, setOverride] = useState<Override>({});
   const area = useRef<HTMLTextAreaElement>(null);
   const agents = useStore(page, (now) => now.agents);
@@ -58,16 +61,18 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
     const prompt = text.trim();
     if (!prompt || sending) return;
     setSending(true);
-    const asked = await ask(thread.id, prompt, { fresh, ...override });
+    const asked = await ask(thread.id, prompt, { fresh, ...override, images: images.map(sent) });
     setSending(false);
     if (!asked) return;
+    setImages([]);
     if (area.current?.value.trim() === prompt) write("");
     setFresh(false);
     setOverride({});
     onSent();
   };
   const explain = (): void => {
-    const how = { ...(fresh ? { force_fresh_session: true } : {}), ...override };
+    const shown = text.trim() && images.length ? { images: images.map(sent) } : {};
+    const how = { ...(fresh ? { force_fresh_session: true } : {}), ...override, ...shown };
     page.patch({ dialog: { is: "explain", thread: thread.id, ask: { prompt: text.trim(), ...how } } });
   };
   const choose = async (part: Override): Promise<void> => {
@@ -75,6 +80,12 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
     const next = part.agent ? { agent: part.agent, model: null } : part;
     if (currentRun()) setOverride({ ...override, ...part, ...(part.agent ? { model: undefined } : {}) });
     else await changeThread(thread.id, next);
+  };
+  const add = async (files: Iterable<File>): Promise<void> => setImages(await attach(files, images));
+  const take = (event: Event, files: readonly File[]): void => {
+    if (files.length === 0) return; // it is a text
+    event.preventDefault();
+    void add(files);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.key !== "Enter" || event.isComposing) return;
@@ -88,7 +99,8 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
     <form class="composer" aria-label="Write to the agent" onSubmit={(event) => (event.preventDefault(), void send())}>
       <SessionLine thread={thread} fresh={fresh} busy={current !== null} override={override} explain={explain} />
       {cannotAsk(chosen) && thread.permissions === "ask" && <CannotAsk thread={thread} agent={agent} />}
-      <div class={fresh ? "box fresh" : "box"}>
+      <div class={fresh ? "box fresh" : "box"} onDrop={(event) => take(event, [...(event.dataTransfer?.files ?? [])])}>
+        {images.length > 0 && <AttachedImages images={images} change={setImages} />}
         <textarea
           ref={area}
           rows={1}
@@ -98,6 +110,7 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
           value={text}
           onInput={(event) => write(event.currentTarget.value)}
           onKeyDown={onKeyDown}
+          onPaste={(event) => take(event, imageFiles(event.clipboardData))}
         />
         <div class="tools-row">
           <AgentPicker agents={agents} agent={agent} choose={(name) => void choose({ agent: name })} />
@@ -116,6 +129,29 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
             onClick={() => setFresh(!fresh)}
           >
             Fresh<span class="wide"> session</span>
+          </button>
+          <input
+            ref={chooser}
+            type="file"
+            hidden
+            multiple
+            accept={IMAGE_TYPES}
+            data-testid="image-chooser"
+            onChange={(event) => {
+              const chosen = [...(event.currentTarget.files ?? [])];
+              event.currentTarget.value = "";
+              void add(chosen);
+            }}
+          />
+          <button
+            type="button"
+            class="toggle"
+            data-testid="attach"
+            aria-label="Attach images"
+            title="Attach images; they can be pasted and dropped too"
+            onClick={() => chooser.current?.click()}
+          >
+            <Picture size={14} />
           </button>
           <span class="grow" />
           <PermissionPill thread={thread} agent={chosen} />
@@ -148,6 +184,9 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
     </form>
   );
 }
+
+/** An image as a request has it: base64 without the beginning of the data: URL. */
+const sent = ({ name, url }: Attached): { name: string; data: string } => ({ name, data: url.slice(url.indexOf(",") + 1) });
 
 interface SessionLineProps {
   thread: Thread;

@@ -16,6 +16,7 @@ import { ErrorBoundary } from "../ui/ErrorBoundary.tsx";
 import { Send } from "../ui/icons.tsx";
 import { AnswerTurn } from "./AnswerTurn.tsx";
 import { Composer } from "./Composer.tsx";
+import { Images } from "./Images.tsx";
 import { OutsideBar } from "./Outside.tsx";
 import { Queue } from "./Queue.tsx";
 import { sortRuns } from "./runs.ts";
@@ -180,6 +181,7 @@ const PendingPrompt = ({ run }: { run: Run }) => (
   <article class="turn user pending" data-testid="turn-user" aria-label="You">
     <div class="bubble">
       <div class="markdown plain">{visible(run.prompt)}</div>
+      <Images thread={run.thread_id} images={run.images} />
     </div>
   </article>
 );

@@ -4,7 +4,7 @@
 import { useState } from "preact/hooks";
 import { isOnHold, type Run } from "../daemon/wire.ts";
 import { changePrompt, removeQueued, sendNow } from "../state/actions.ts";
-import { dateTime } from "../text/format.ts";
+import { dateTime, plural } from "../text/format.ts";
 import { visible } from "../text/visible.ts";
 import { focusOnMount } from "../ui/focus.ts";
 import { Close, Pencil, Send } from "../ui/icons.tsx";
@@ -44,7 +44,10 @@ function QueuedPrompt({ run, busy, sendable }: { run: Run; busy: boolean; sendab
     <div class="queued" data-testid="queued-item" data-state={run.held ? "held" : "queued"}>
       <span class="tag">{run.held ? "held" : run.not_before ? `waits until ${dateTime(run.not_before)}` : "queued"}</span>
       {text === null ? (
-        <span class="queued-text">{visible(run.prompt)}</span>
+        <span class="queued-text">
+          {visible(run.prompt)}
+          {run.images.length > 0 && ` (${plural(run.images.length, "image")})`}
+        </span>
       ) : (
         <textarea
           ref={focusOnMount}

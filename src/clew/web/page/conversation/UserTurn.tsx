@@ -16,6 +16,7 @@ import { Again, Back, Pencil } from "../ui/icons.tsx";
 import { useNearViewport } from "../ui/viewport.ts";
 import { Badge } from "./Badge.tsx";
 import { RunEnding } from "./Ending.tsx";
+import { Images } from "./Images.tsx";
 import { OutsideChip } from "./Outside.tsx";
 import { TurnEditor, useConsequence } from "./TurnEditor.tsx";
 
@@ -39,6 +40,7 @@ export const UserTurn = memo(({ thread, turn, number, unanswered, laterTurns, bu
     <article class="turn user" data-testid="turn-user" data-turn={turn.id} aria-label="You">
       <div class="bubble">
         {editing ? <TurnEditor thread={thread} turn={turn} busy={busy} /> : <Markdown text={turn.text} breaks />}
+        <Images thread={thread} images={turn.images} />
       </div>
       {turn.outside && <OutsideChip />}
       {!editing && (

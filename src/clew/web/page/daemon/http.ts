@@ -133,6 +133,8 @@ export const http = {
       ? call<Explanation>("POST", `${thread(id)}/explain`, { prompt, force_fresh_session, ...how })
       : call<Explanation>("GET", `${thread(id)}/session${query({ fresh: force_fresh_session ? "true" : "", ...how })}`),
 
+  image: async (id: string, digest: string): Promise<Blob> =>
+    (await request("GET", `${thread(id)}/images/${part(digest)}`)).blob(),
   editTurn: (id: string, turn: string, text: string) =>
     call<Turn>("PATCH", `${thread(id)}/turns/${part(turn)}`, { text }),
   fork: (id: string, turn: string) => call<Thread>("POST", `${thread(id)}/fork`, { turn }),

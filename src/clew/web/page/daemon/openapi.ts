@@ -474,6 +474,8 @@ export interface components {
             waits_for: string | null;
             /** @description A run that a crash left unfinished, which is ended first */
             unfinished: string | null;
+            /** @description Sent with the prompt; their price is not in the estimates */
+            images: components["schemas"]["Image"][];
         };
         ExportOperation: {
             id: string;
@@ -848,6 +850,16 @@ export interface components {
             /** @description Of a pair */
             name: string | null;
         };
+        /** @description An image of a prompt, without its bytes. */
+        Image: {
+            /** @description The name of the file that was given */
+            name: string;
+            /** @description `image/png`, `image/jpeg`, `image/gif` or `image/webp` */
+            media_type: string;
+            size_bytes: number;
+            /** @description The SHA-256 of the bytes: GET /api/threads/{thread}/images/{digest} returns them */
+            digest: string;
+        };
         /** @description What an import did, or would do. */
         Import: {
             dry_run: boolean;
@@ -1094,6 +1106,15 @@ export interface components {
             id: string;
             name: string;
         };
+        NewImage: {
+            /** @description A PNG, JPEG, GIF or WebP of at most 5 MiB, in base64 */
+            data: string;
+            /**
+             * @description The name under which the turn keeps it
+             * @default image
+             */
+            name: string;
+        };
         NewJob: {
             /** @description Not blank, at most 10,000,000 characters */
             prompt: string;
@@ -1166,6 +1187,8 @@ export interface components {
             force_fresh_session?: boolean | null;
             /** @description How long the run may take */
             timeout_s?: number | null;
+            /** @description Shown to the agent with the prompt; the whole body has at most 12 MB */
+            images?: components["schemas"]["NewImage"][] | null;
         };
         NewThread: {
             /** @description An existing directory, absolute or from ~ */
@@ -2120,6 +2143,8 @@ export interface components {
              * @example 2026-01-31T12:00:00.000Z
              */
             created_at: string;
+            /** @description Of its prompt */
+            images: components["schemas"]["Image"][];
         };
         RunChange: {
             /** @description Not blank, at most 10,000,000 characters */
@@ -2233,6 +2258,8 @@ export interface components {
             waits_for: string | null;
             /** @description A run that a crash left unfinished, which is ended first */
             unfinished: string | null;
+            /** @description Sent with the prompt; their price is not in the estimates */
+            images: components["schemas"]["Image"][];
             after_change: components["schemas"]["ChangePreview"] | null;
         };
         /** @description The settings that a new thread gets. */
@@ -2489,6 +2516,8 @@ export interface components {
             run: components["schemas"]["RunSummary"] | null;
             /** @description The number of tools that the run started */
             steps: number;
+            /** @description Of a user's turn: shown to the agent with the text */
+            images: components["schemas"]["Image"][];
         };
         TurnChange: {
             /** @description Not blank, at most 10,000,000 characters */
@@ -2634,6 +2663,7 @@ export type HookSessionList = components['schemas']['HookSessionList'];
 export type HookSettings = components['schemas']['HookSettings'];
 export type HookSweepRequest = components['schemas']['HookSweepRequest'];
 export type HostItem = components['schemas']['HostItem'];
+export type Image = components['schemas']['Image'];
 export type Import = components['schemas']['Import'];
 export type ImportOperation = components['schemas']['ImportOperation'];
 export type ImportedReview = components['schemas']['ImportedReview'];
@@ -2653,6 +2683,7 @@ export type MergedFile = components['schemas']['MergedFile'];
 export type MergedPart = components['schemas']['MergedPart'];
 export type ModelFigures = components['schemas']['ModelFigures'];
 export type NamedThread = components['schemas']['NamedThread'];
+export type NewImage = components['schemas']['NewImage'];
 export type NewJob = components['schemas']['NewJob'];
 export type NewPair = components['schemas']['NewPair'];
 export type NewRound = components['schemas']['NewRound'];

@@ -39,6 +39,7 @@ export const turn = (position: number, fields: Partial<Turn> = {}): Turn => ({
   run_id: null,
   run: null,
   steps: 0,
+  images: [],
   ...fields,
 });
 
@@ -77,5 +78,6 @@ export const run = (id: string, fields: Partial<Run> = {}): Run => ({
   created_at: "",
   started_at: null,
   ended_at: null,
+  images: [],
   ...fields,
 });

@@ -26,6 +26,7 @@ interface AskOptions {
   fresh?: boolean;
   agent?: string;
   model?: string;
+  images?: { name: string; data: string }[]; // in base64
 }
 
 export async function ask(thread: string, prompt: string, how: AskOptions = {}): Promise<boolean> {
@@ -33,6 +34,7 @@ export async function ask(thread: string, prompt: string, how: AskOptions = {}):
   if (how.fresh) body.force_fresh_session = true;
   if (how.agent) body.agent = how.agent;
   if (how.model) body.model = how.model;
+  if (how.images?.length) body.images = how.images;
   const run = await attempt(http.ask(thread, body));
   if (run) dispatchOwn({ type: "run_changed", run });
   return run !== null;

@@ -32,6 +32,7 @@ export const Again = icon(<path d="M13 8a5 5 0 1 1-1.600-3.700M13 2v3h-3" />);
 export const Back = icon(<path d="M6.500 4 3 7.500 6.500 11M3.500 7.500H10a3 3 0 0 1 0 6H8" />);
 export const Fork = icon(<path d="M4 2.500v11M4 9.500c0-3 8-1.500 8-7M9.500 5 12 2.500 14.500 5" />);
 export const Copy = icon(<path d="M5.500 5.500h8v8h-8zM10.500 5V2.500h-8v8H5" />);
+export const Picture = icon(<path d="M2.500 3.500h11v9h-11zM2.500 10.500l3-3 3 3 2-2 3 3M10.500 6.500h.010" />);
 export const Check = icon(<path d="m3 8.500 3.200 3L13 4.500" />);
 export const Gear = icon(
   <path d="M2.500 4.500h5m3 0h3M2.500 11.500h2m3 0h6M9 3a1.500 1.500 0 1 0 0 3 1.500 1.500 0 0 0 0-3ZM6 10a1.500 1.500 0 1 0 0 3 1.500 1.500 0 0 0 0-3Z" />,
