@@ -46,6 +46,7 @@ PUBLIC = [
     "Run",
     "RunEnded",
     "RunQueued",
+    "Scope",
     "SecretFound",
     "SessionStarted",
     "StoreError",

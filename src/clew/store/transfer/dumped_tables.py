@@ -13,7 +13,10 @@ from clew.store.tables.table import DumpedTable, Json
 
 OF_THREAD = (
     DumpedTable(
-        "threads", has_id=True, json={"origin": Json(dict)}, store_columns=frozenset({"version", "updated_at"})
+        "threads",
+        has_id=True,
+        json={"origin": Json(dict), "tool_rules": Json(list, dict)},
+        store_columns=frozenset({"version", "updated_at"}),
     ),
     DumpedTable("turns", has_id=True, belongs_to={"thread_id": "threads"}, may_name={"run_id": "runs"}),
     DumpedTable("turn_revisions", belongs_to={"turn_id": "turns"}),
@@ -35,7 +38,7 @@ OF_THREAD = (
     DumpedTable(
         "questions",
         belongs_to={"run_id": "runs", "thread_id": "threads"},
-        json={"input": Json(dict, is_nested=True), "reply": Json(dict)},
+        json={"input": Json(dict, is_nested=True), "reply": Json(dict), "tool_rule": Json(dict)},
     ),
     DumpedTable(
         "pins",
