@@ -47,6 +47,7 @@ PUBLIC = [
     "RunEnded",
     "RunQueued",
     "Scope",
+    "Scope",
     "SecretFound",
     "SessionStarted",
     "StoreError",
