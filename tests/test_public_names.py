@@ -46,6 +46,8 @@ PUBLIC = [
     "Run",
     "RunEnded",
     "RunQueued",
+    "Scope",
+    "Scope",
     "SecretFound",
     "SessionStarted",
     "StoreError",

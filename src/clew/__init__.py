@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from clew.core.history import Turn as Turn
     from clew.core.hooks.hook import session_key as session_key
     from clew.core.images import ImageContent as ImageContent
+    from clew.core.runs.choices import Scope as Scope
     from clew.core.runs.events import AgentRetried as AgentRetried
     from clew.core.runs.events import AttemptStarted as AttemptStarted
     from clew.core.runs.events import Compacted as Compacted
@@ -87,6 +88,7 @@ _NAMES_OF = {
         "ToolStarted",
         "Warned",
     ),
+    "clew.core.runs.choices": ("Scope",),
     "clew.core.explanation": ("Explanation",),
     "clew.core.history": ("Turn",),
     "clew.core.hooks.hook": ("session_key",),

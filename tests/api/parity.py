@@ -49,7 +49,10 @@ TABLE: dict[str, Row] = {
     "threads truncate": Row(("clew.api.thread.Thread.truncate",), ("POST /api/threads/{thread}/truncate",)),
     "sessions adopt": Row(("clew.api.sessions.adopt",), ("POST /api/sessions/adopt",)),
     "sessions list": Row(("clew.api.sessions.newest",), ("GET /api/sessions",)),
-    "runs answer": Row(("client.answer",), ("POST /api/runs/{run}/tool-result",)),
+    "runs answer": Row(
+        ("client.answer", "client.views.proposed_edits"),
+        ("POST /api/runs/{run}/tool-result", "GET /api/runs/{run}/questions/{question}/edits"),
+    ),
     "runs cancel": Row(("client.cancel",), ("POST /api/runs/{run}/cancel",)),
     "runs edit": Row(("client.edit_queued",), ("PATCH /api/runs/{run}",)),
     "runs list": Row(("client.runs",), ("GET /api/runs",)),

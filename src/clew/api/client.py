@@ -229,7 +229,8 @@ class Client:
     ) -> Answered:
         """Answers an open question of a run of any process.
 
-        When the process of the run died, a new run sends the answer to the resumed session as a message.
+        When the process of the run died, a new run sends the answer to the resumed session as a message. The answer's
+        `scope` says what else is allowed; raises UsageError if the question does not have that scope.
         """
         question, turn = await self._chat.questions.answer(
             run_id, question_id, answer, TurnOptions(lasting=lasting, person=person)

@@ -191,13 +191,19 @@ class Thread:
     async def delete(self, *, dry_run: bool = False) -> Deleted:
         return await self._chat.delete(self.record, dry_run=dry_run)
 
-    async def change(self, *, name: str | None = None, **settings: Unpack[ThreadKeywords]) -> None:
-        """Changes settings from the next turn on. Another work directory starts a fresh session."""
+    async def change(
+        self, *, name: str | None = None, forget_allowed: bool = False, **settings: Unpack[ThreadKeywords]
+    ) -> None:
+        """Changes settings from the next turn on. Another work directory starts a fresh session.
+
+        `forget_allowed` takes back at once, also during a run, what a person allowed with "always in this thread".
+        """
         check_keywords(ThreadKeywords, settings)
         cwd = settings.get("cwd")
         self.record = await self._chat.change(
             self.record,
             name=name,
+            forget_allowed=forget_allowed,
             cwd=None if cwd is None else str(cwd),
             agent=settings.get("agent"),
             model=settings.get("model"),

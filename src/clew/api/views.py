@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol, Unpack
 
@@ -27,6 +28,7 @@ from clew.store.views.search import SearchHit as SearchHit
 
 if TYPE_CHECKING:
     from clew.core.costs.savings import DailySavings
+    from clew.core.runs.proposed_edits import ProposedEdit
     from clew.store.store import Store
 
 MODELS_LISTED = 20
@@ -153,6 +155,18 @@ class Views:
     async def questions_of(self, run_id: str) -> list[Question]:
         """All questions of a run, open or not, the oldest first."""
         return await self._store.call(lambda store: store.questions.of_run(run_id))
+
+    async def proposed_edits(self, run_id: str, question_id: str) -> tuple[ProposedEdit, ...]:
+        """What the tool that a question is about would change in files, as they are now. Reads the files."""
+        from clew.engine.proposed_edits import proposed_edits
+
+        def read(store: Store) -> tuple[Question, Run, Thread]:
+            question = store.questions.require(run_id, question_id)
+            return question, store.runs.require(run_id), store.threads.require_by_id(question.thread_id)
+
+        question, run, thread = await self._store.call(read)
+        edits = () if question.is_form else self._engine.adapter(run.agent).edits(question.tool, question.input)
+        return await asyncio.to_thread(proposed_edits, edits, thread.cwd) if edits else ()
 
     async def events(self, run_id: str) -> list[StoredEvent]:
         """The events of a run so far, in order."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from clew.core.history import Visibility
 from clew.core.ids import ThreadId
 from clew.core.record import Record
+from clew.core.runs.tool_rules import ToolRule
 
 
 class Permissions(StrEnum):
@@ -70,6 +71,7 @@ class Thread(Record):
     standing: str | None = None  # text that applies to the whole thread: a skill, a rubric, a memory
     kind: str = "chat"
     origin: Origin | None = None  # None: it was not made from another thread
+    tool_rules: tuple[ToolRule, ...] = ()  # what a person has allowed for good; for this machine only
     created_at: float = 0.0
     updated_at: float = 0.0
 

@@ -28,11 +28,12 @@ from clew.core.runs.events import (
     ToolStarted,
     Warned,
 )
-from clew.core.runs.permissions import Answer, refusal_without_person
+from clew.core.runs.permissions import refusal_without_person
+from clew.core.runs.tool_rules import ToolRule
 from clew.engine.faults import passed
 from clew.engine.process.agent import AgentProcess
 from clew.engine.process.framing import MAX_LINE_BYTES, SkippedLine
-from clew.engine.questions import AgentQuestions
+from clew.engine.questions import AgentQuestions, Settled
 from clew.engine.settings import EngineSettings
 from clew.engine.stopping import StopConditions
 from clew.errors import AgentFailed, StoreError
@@ -84,8 +85,11 @@ def stopped_before_prompt() -> AttemptEnd:
 class AttemptObserver(Protocol):
     """The run that an attempt belongs to. It stores what happens during the attempt."""
 
-    async def event_occurred(self, event: Event, *, waits_for_person: bool = False) -> None:
-        """Stores the event. `waits_for_person`: stores in the same transaction that the run now waits for a person."""
+    async def event_occurred(
+        self, event: Event, *, waits_for_person: bool = False, rule: ToolRule | None = None
+    ) -> None:
+        """Stores the event. In the same transaction, `waits_for_person` stores that the run now waits for a person,
+        and `rule` that the thread allows this from now on."""
 
     async def questions_settled(self) -> None:
         """The run's last open question was answered, so the run no longer waits for a person."""
@@ -167,11 +171,14 @@ class LiveAttempt:
         async for line in self.process.lines():
             self._last_output_at = self._now()
             for event in self._events(line):
-                answer = self.questions.settled(event) if isinstance(event, QuestionAsked) else None
-                asks_person = isinstance(event, QuestionAsked) and answer is None
+                settled = None
+                if isinstance(event, QuestionAsked):
+                    event = self.questions.with_rule(event)
+                    settled = await self.questions.settled(event)
+                asks_person = isinstance(event, QuestionAsked) and settled is None
                 await self.observer.event_occurred(event, waits_for_person=asks_person)
                 passed(_POINT_OF.get(type(event), ""))
-                await self._react(event, answer)
+                await self._react(event, settled)
             if self.reader.finished and not self._finished:
                 self._finished = True
                 passed("result_read")
@@ -184,15 +191,15 @@ class LiveAttempt:
         self._skipped = too_long(line)
         return [Warned("line_skipped", f"{self.adapter.name} sent {self._skipped}: it was skipped.")]
 
-    async def _react(self, event: Event, answer: Answer | None) -> None:
+    async def _react(self, event: Event, settled: Settled | None) -> None:
         if isinstance(event, AgentRetried):
             self._retried_error = event.error
         elif isinstance(event, TextStreamed | ToolStarted):
             self._retried_error = None
         if isinstance(event, QuestionAsked):
-            if answer is not None:
-                await self._answer(event, answer, by="policy")
-                if not answer.allow:
+            if settled is not None:
+                await self._answer(event, settled)
+                if not settled.answer.allow:
                     await self.observer.event_occurred(Warned("declined", self.questions.why_declined(event)))
             else:
                 self._asking[event.question_id] = asyncio.create_task(self._ask_person(event))
@@ -202,11 +209,11 @@ class LiveAttempt:
     async def _ask_person(self, question: QuestionAsked) -> None:
         self._open_questions += 1
         try:
-            answer = await self.questions.answer(question)
+            settled = await self.questions.answer(question)
         except StoreError:
             raise  # the question stays open; the run's own store calls fail too, which ends the run
         except Exception as error:  # noqa: BLE001 - a fault on the person's side must not leave the agent waiting
-            answer = refusal_without_person(question)
+            settled = Settled(refusal_without_person(question), "user")
             message = f"{question.tool} was declined: asking failed with {error!r}."
             await self.observer.event_occurred(Warned("declined", message))
         finally:
@@ -214,11 +221,12 @@ class LiveAttempt:
             self._last_output_at = self._now()
             if not self._open_questions:
                 await self.observer.questions_settled()
-        await self._answer(question, answer, by="user")
+        await self._answer(question, settled)
 
-    async def _answer(self, question: QuestionAsked, answer: Answer, *, by: str) -> None:
-        answered = QuestionAnswered(question.question_id, answer.allow, answer.message, by)
-        await self.observer.event_occurred(answered)
+    async def _answer(self, question: QuestionAsked, settled: Settled) -> None:
+        answer = settled.answer
+        answered = QuestionAnswered(question.question_id, answer.allow, answer.message, settled.by, answer.scope)
+        await self.observer.event_occurred(answered, rule=settled.rule)
         await self.process.send(self.adapter.answer_line(question, answer))
 
     async def _watch(self) -> StopReason | None:

@@ -44,6 +44,7 @@ class TurnRequest(Record):
     continues: RunId | None = None  # the run that met that limit; if another prompt came since, this turn is cancelled
     job_id: str | None = None  # the job that the turn belongs to
     slots: Slots | None = None  # a host's limit over all machines, in addition to this machine's own
+    allows_all: bool = False  # a person has allowed everything that this run asks permission for
     answers: Question | None = None  # the question that this prompt answers: its run died while the question was open
     images: tuple[Image, ...] = ()  # shown with the text; their files are stored
 

@@ -29,6 +29,7 @@ from clew.core.runs.events import (
 )
 from clew.core.runs.permissions import cannot_ask_message
 from clew.core.runs.run import Run, RunStatus, status_after
+from clew.core.runs.tool_rules import ToolRule
 from clew.core.thread import Permissions, Trust
 from clew.engine import queue
 from clew.engine.attempt import AttemptEnd, AttemptObserver, LiveAttempt, not_resumed, stopped_before_prompt
@@ -86,7 +87,7 @@ class LiveTurn(AttemptObserver):
         self._wait = StartWait(
             request, run, self._store, self._journal, self._leases, self._stop, settings, context, adapter_of
         )
-        self._questions = AgentQuestions(request, run.id, self._store, settings.poll_s)
+        self._questions = AgentQuestions(request, run.id, adapter, self._store, settings.poll_s)
         self._answer = AnswerBuilder()
         self._results = RunResults(run, adapter, context, self._answer)
         self._end = EndOfRun(run, self._store, self._journal, self._leases, self._results)
@@ -356,8 +357,17 @@ class LiveTurn(AttemptObserver):
         environ = self._adapter.environment(self._context.environ)
         return environ if launch.trust is Trust.PROJECT else await self._context.guard(environ, launch.work_dir)
 
-    async def event_occurred(self, event: Event, *, waits_for_person: bool = False) -> None:
-        await self._note(event, also=self._set_waiting if waits_for_person else None)
+    async def event_occurred(
+        self, event: Event, *, waits_for_person: bool = False, rule: ToolRule | None = None
+    ) -> None:
+        def store_with_it(store: Store) -> None:
+            if waits_for_person:
+                self._set_waiting(store)
+            if rule is not None:
+                self._leases.fence(store)
+                store.threads.allow(self.run.thread_id, rule)
+
+        await self._note(event, also=store_with_it if waits_for_person or rule is not None else None)
 
     async def questions_settled(self) -> None:
         def set_running(store: Store) -> None:

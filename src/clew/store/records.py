@@ -18,10 +18,12 @@ from clew.core.ids import ThreadId
 from clew.core.images import Image, image_from
 from clew.core.pins import Absorbed, Mark, PartlyAbsorbed, Pending, Pin, PinState, Runtime
 from clew.core.record import Record, fields_of
+from clew.core.runs.choices import Scope
 from clew.core.runs.events import Event, from_body
 from clew.core.runs.permissions import Answer
 from clew.core.runs.question import Question, QuestionState
 from clew.core.runs.run import DEFAULT_OPTIONS, Attempt, HostItem, Owner, Run, RunBelonging, RunOptions, RunStatus
+from clew.core.runs.tool_rules import RuleKind, ToolRule
 from clew.core.thread import Origin, OriginKind, Permissions, SourceThread, Thread, Trust
 from clew.errors import StoreError
 
@@ -219,7 +221,11 @@ def dumps(value: Any) -> str:
 
 def thread_row(thread: Thread) -> Row:
     origin = thread.origin
-    return {**flat(thread, without=("origin",)), "origin": None if origin is None else dumps(origin.as_dict())}
+    return {
+        **flat(thread, without=("origin", "tool_rules")),
+        "origin": None if origin is None else dumps(origin.as_dict()),
+        "tool_rules": dumps([rule.as_dict() for rule in thread.tool_rules]),
+    }
 
 
 def thread_from(row: Row) -> Thread:
@@ -230,7 +236,13 @@ def thread_from(row: Row) -> Thread:
         trust=Trust(row["trust"]),
         visibility=Visibility(row["visibility"]),
         origin=_origin_from(row.get("origin")),
+        tool_rules=tuple(_tool_rule_from(each) for each in json.loads(row.get("tool_rules") or "[]")),
     )
+
+
+def _tool_rule_from(body: Mapping[str, Any]) -> ToolRule:
+    tool, kind, value, cwd = (_text(body[name]) for name in fields_of(ToolRule))
+    return ToolRule(tool, RuleKind(kind), value, cwd)
 
 
 def _origin_from(body: str | None) -> Origin | None:
@@ -349,8 +361,14 @@ def question_from(row: Row) -> Question:
         is_form=bool(row["is_form"]),
         state=QuestionState(row["state"]),
         allowed=None if row["allowed"] is None else bool(row["allowed"]),
-        reply=None if row["reply"] is None else Answer(**json.loads(row["reply"])),
+        tool_rule=None if row.get("tool_rule") is None else _tool_rule_from(json.loads(row["tool_rule"])),
+        reply=None if row["reply"] is None else _answer_from(json.loads(row["reply"])),
     )
+
+
+def _answer_from(body: Mapping[str, Any]) -> Answer:
+    answer = record_from(Answer, body)
+    return answer.replace(scope=Scope(answer.scope))
 
 
 def lease_from(row: Row) -> Lease:

@@ -30,7 +30,7 @@ FORM = {
 }
 ASK_FORM = f"!tool AskUserQuestion {json.dumps(FORM)}"
 ASK_ONE = f"!tool AskUserQuestion {json.dumps({'questions': FORM['questions'][:1]})}"
-ASKED = r"Allow it\? \[y\]es, \[n\]o; anything else declines with that reason: "
+ASKED = r"Allow it\? \(y, a, t, n, \? for help, or why not\): "
 
 
 def waiting(cli: Any, prompt: str, thread: str = "t") -> tuple[Any, str]:
@@ -179,8 +179,8 @@ def test_without_a_terminal_it_prints_the_question_and_the_options_that_answer_i
 def test_on_a_terminal_it_asks_as_ask_does(cli: Any) -> None:
     daemon, _ = waiting(cli, TOUCH)
     terminal = cli.terminal("runs", "answer")
-    assert "command: touch made" in terminal.read_until(ASKED)
-    terminal.type("a\n")  # `a` (all of this run) is not offered here
+    assert "$ touch made" in terminal.read_until(ASKED)
+    terminal.type("leave it\n")
 
     code, shown = terminal.end()
 
@@ -188,7 +188,7 @@ def test_on_a_terminal_it_asks_as_ask_does(cli: Any) -> None:
     assert "answered; run " in shown
     assert daemon.wait(TIMEOUT_S) == 0
     assert not (cli.stage.work / "made").exists()
-    assert "The user declined, and says: a" in str(cli.api.main_requests[-1].body)
+    assert "The user declined, and says: leave it" in str(cli.api.main_requests[-1].body)
 
 
 def test_a_form_is_filled_in_on_a_terminal(cli: Any) -> None:
@@ -344,7 +344,7 @@ def test_open_questions_are_shown_for_runs_of_any_process(cli: Any) -> None:
     [asked] = cli.run("runs", "show", run, "--json").json["questions"]
     assert set(asked) == {
         *("id", "run_id", "thread_id", "tool", "input", "is_form", "state", "asked_at", "answered_at", "allowed"),
-        "live",
+        *("live", "choices", "rule"),
     }
     listed = cli.run("runs", "list")
     assert "waiting for you" in listed.out

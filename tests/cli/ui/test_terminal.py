@@ -14,7 +14,7 @@ from clew.cli.ui.printing import print_json
 from clew.testing.model.scripts import Text, ToolUse
 from cli.conftest import TIMEOUT_S
 
-ASKED = r"Allow it\? \[y\]es, \[a\]ll of this run, \[n\]o; anything else declines with that reason: "
+ASKED = r"Allow it\? \(y, a, t, n, \? for help, or why not\): "
 TOUCH = '!tool Bash {"command": "touch made"}'
 FORM = {
     "questions": [
@@ -39,7 +39,7 @@ def test_a_permission_is_asked_and_given(both: Any) -> None:
 
     shown = terminal.read_until(ASKED)
     assert "Bash asks for permission:" in shown
-    assert "command: touch made" in shown
+    assert "$ touch made" in shown
     terminal.type("y\n")
     code, _ = terminal.end()
 
@@ -63,7 +63,7 @@ def test_an_empty_line_is_no_answer_and_n_declines(cli: Any) -> None:
     terminal.read_until(ASKED)
     for nothing in ("\n", "?\n"):
         terminal.type(nothing)
-        assert "the agent is shown what you typed" in terminal.read_until(ASKED)
+        assert "anything else  Decline, and tell the agent why" in terminal.read_until(ASKED)
     terminal.type("n\n")
 
     assert terminal.end()[0] == 0
@@ -151,14 +151,14 @@ def test_text_of_the_agent_cannot_overwrite_the_question(cli: Any) -> None:
 
 
 def test_a_long_input_is_cut_and_can_be_viewed(cli: Any) -> None:
-    command = "echo " + "x" * 3000 + " && touch made"
+    command = "echo " + "x" * 30_000 + " && touch made"
     terminal = cli.terminal("ask", f"!tool Bash {json.dumps({'command': command})}")
 
-    shown = terminal.read_until(r"\[v\]iew all of it; .*: ")
+    shown = terminal.read_until(r"v to view all of it, .*: ")
     assert "more characters" in shown
     assert "touch made" not in shown
     terminal.type("v\n")
-    assert "touch made" in terminal.read_until(r"\[v\]iew all of it; .*: ")
+    assert "touch made" in terminal.read_until(r"v to view all of it, .*: ")
     terminal.type("n\n")
     assert terminal.end()[0] == 0
 

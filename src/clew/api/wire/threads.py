@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from clew.api.wire.questions import Question, question
+from clew.api.wire.questions import Question, ToolRule, question, tool_rule
 from clew.api.wire.runs import Run, Status, run
 from clew.api.wire.shape import Doc, Money, Permissions, Shape, Time, Trust, Visibility
 from clew.api.wire.turns import Turn, turn
@@ -48,6 +48,7 @@ class Thread(Shape):
     trust: Trust
     visibility: Visibility
     instructions: str | None
+    allowed: Annotated[list[ToolRule], Doc("What a person has allowed for good; `forget_allowed` takes it back")]
     kind: str
     origin: Annotated[Origin | None, Doc("Null: it was not made from another thread")]
     created_at: Time
@@ -94,6 +95,7 @@ def thread(summary: ThreadSummary) -> Thread:
         record,
         summary,
         instructions=record.standing,
+        allowed=[tool_rule(rule) for rule in record.tool_rules],
         origin=None if record.origin is None else origin(record.origin),
         live=None if live is None else LiveRun.of(live, run_id=live.id),
     )

@@ -14,6 +14,7 @@ from clew.cli.ui.formatting import one_line, short_ids
 from clew.cli.ui.printing import note, print_json
 from clew.cli.ui.tables import columns
 from clew.core.ids import SHORT_ID
+from clew.core.runs.choices import Scope
 from clew.core.runs.run import LIVE
 from clew.core.runs.run import Run as RunRecord
 from clew.errors import Cancelled, Conflict, NotFound, UsageError
@@ -31,8 +32,14 @@ ASKED_CHARS = 60
 @click.argument("run_id", metavar="[ID]", required=False)
 @click.option("--question", "question_id", metavar="QID", help="Which question, if the run has asked several.")
 @click.option(
-    "--allow/--deny", "allow", default=None, help="Give or decline the permission; --deny leaves a form unanswered."
+    "--allow",
+    "allowed",
+    is_flag=False,
+    flag_value=Scope.ONCE.value,
+    metavar="[once|run|thread]",
+    help="Give the permission: once (also without a word), for all that this run asks, or always in this thread.",
 )
+@click.option("--deny", is_flag=True, help="Decline the permission; leaves a form unanswered.")
 @click.option("--message", metavar="TEXT", help="With --deny: the message that the agent gets.")
 @click.option(
     "--answer",
@@ -46,7 +53,8 @@ ASKED_CHARS = 60
 def answer(
     run_id: str | None,
     question_id: str | None,
-    allow: bool | None,
+    allowed: str | None,
+    deny: bool,
     message: str | None,
     answers: tuple[str, ...],
     as_json: bool,
@@ -58,12 +66,23 @@ def answer(
     shows one.
     """
 
+    if allowed is not None and deny:
+        raise UsageError("Give --allow or --deny, not both.")
+    allow = False if deny else None if allowed is None else True
+    scope = Scope.ONCE
+    if allowed in tuple(Scope):
+        scope = Scope(allowed)
+    elif allowed is not None:
+        if run_id is not None:
+            raise UsageError(f"{allowed!r} is not one of {', '.join(Scope)}.")
+        run_id = allowed  # `runs answer --allow ID`
+
     async def work(client: Client) -> int:
         question = await _named_question(client, run_id, question_id)
         if allow is None and not answers and message is None:
-            given = await _ask_user(question)
+            given = await _ask_user(client, question)
         else:
-            given = agent_questions.answer_from(question, allow=allow, message=message, answers=answers)
+            given = agent_questions.answer_from(question, allow=allow, message=message, answers=answers, scope=scope)
         return await _give(client, question, given, as_json=as_json)
 
     return with_client(work)
@@ -107,7 +126,7 @@ async def _list(client: Client, found: list[Question]) -> None:
     note(columns(["RUN", "THREAD", "QID", "ASKED"], rows))
 
 
-async def _ask_user(question: Question) -> Answer:
+async def _ask_user(client: Client, question: Question) -> Answer:
     from clew.cli.ui.permission_prompts import PermissionPrompts
     from clew.cli.ui.run_display import RunDisplay
     from clew.cli.ui.terminal_input import TerminalInput
@@ -121,9 +140,11 @@ async def _ask_user(question: Question) -> Answer:
             hint=f"Give the answer as options: {agent_questions.how_to_answer(question)}.",
         )
     with contextlib.closing(terminal):
+        edits = await client.views.proposed_edits(question.run_id, question.id)
         person = PermissionPrompts(RunDisplay(question.tool, as_json=True), terminal, of_own_run=False)
         try:
-            return await person(QuestionAsked(question.id, question.tool, question.input, question.is_form))
+            asked = QuestionAsked(question.id, question.tool, question.input, question.is_form)
+            return await person(asked.replace(rule=question.tool_rule, edits=edits))
         except EOFError:
             raise Cancelled("The question is still open.", hint="You can answer it later.") from None
 

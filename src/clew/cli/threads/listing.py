@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from clew.api.wire.questions import tool_rule
 from clew.api.wire.shape import stamp
 from clew.cli.client_runner import with_client
 from clew.cli.options import AS_JSON, LIMIT, OF_AGENT, OF_PROJECT, age
@@ -168,6 +169,7 @@ def thread_object(record: ThreadRecord) -> dict[str, Any]:
         "trust": record.trust,
         "visibility": record.visibility,
         "instructions": record.standing,
+        "allowed": [tool_rule(rule).to_json() for rule in record.tool_rules],
         "origin": None if record.origin is None else record.origin.as_dict(),
         "created_at": stamp(record.created_at),
         "updated_at": stamp(record.updated_at),

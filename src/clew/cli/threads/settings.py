@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from clew.api.client import Client
 
 SHOWN_CHARS = 80
+RULE_CHARS = 300
 SETTINGS = ("cwd", "agent", "model", "permissions", "trust", "visibility", "standing")
 
 
@@ -40,18 +41,32 @@ SETTINGS = ("cwd", "agent", "model", "permissions", "trust", "visibility", "stan
     help="Whose rules (CLAUDE.md, AGENTS.md), agent settings, hooks and MCP servers are loaded.",
 )
 @click.option("--visibility", type=click.Choice(["shared", "own"]), help="What agents see of each other's turns.")
+@click.option(
+    "--forget-allowed",
+    is_flag=True,
+    help="Take back what was allowed with `always in this thread`; at once, also while a run is active.",
+)
 @INSTRUCTIONS
 @AS_JSON
-def set_(name: str, new_name: str | None, instructions: str | None, as_json: bool, **changes: str | None) -> None:
+def set_(
+    name: str,
+    new_name: str | None,
+    forget_allowed: bool,
+    instructions: str | None,
+    as_json: bool,
+    **changes: str | None,
+) -> None:
     """Change a thread's settings from its next turn on. While a run is active, only the name can change."""
-    if new_name is None and instructions is None and not any(value is not None for value in changes.values()):
+    given = (new_name, instructions, *changes.values())
+    if not forget_allowed and all(value is None for value in given):
         raise UsageError("No setting was given.", hint="clew threads set --help lists the settings.")
     standing = None
     if instructions is not None:
         from clew.cli.ask import read_instructions
 
         standing = read_instructions(instructions)
-    with_client(lambda client: _change(client, name, as_json, name=new_name, instructions=standing, **changes))
+    changes |= {"name": new_name, "instructions": standing}
+    with_client(lambda client: _change(client, name, as_json, changes, forget_allowed=forget_allowed))
 
 
 @click.command()
@@ -80,20 +95,25 @@ def rename(name: str, new: str, as_json: bool) -> None:
     with_client(work)
 
 
-async def _change(client: Client, of: str, as_json: bool, **changes: str | None) -> None:
+async def _change(
+    client: Client, of: str, as_json: bool, changes: dict[str, str | None], *, forget_allowed: bool
+) -> None:
     thread = await client.find(of)
     before = thread.record
-    await thread.change(**changes)
+    await thread.change(**changes, forget_allowed=forget_allowed)
     now = thread.record
     changed = [each for each in SETTINGS if getattr(now, each) != getattr(before, each)]
     if now.name != before.name:
         note(f"{before.name} is now called {now.name}")
+    if forget_allowed:
+        for rule in before.tool_rules:
+            note(f"not allowed any more: {one_line(rule.words, RULE_CHARS)}")
     for each in changed:
         label = "instructions" if each == "standing" else each
         note(f"{label}: {_value(getattr(before, each))} -> {_value(getattr(now, each))}")
     if changed:
         note(f"next turn: {(await next_turn(thread))[1]}")
-    elif now.name == before.name:
+    elif now.name == before.name and now.tool_rules == before.tool_rules:
         note(f"{now.name} has these settings already")
     if as_json:
         print_json(thread_object(now))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from clew.core.runs.options import Person
 
 SHOWN_CHARS = 200  # of the instructions
+RULE_CHARS = 300  # of what is always allowed
 
 
 @click.group(cls=SuggestingGroup)
@@ -92,6 +93,9 @@ async def show(client: Client, name: str, as_json: bool) -> None:
         return
     say(f"{record.name}  {agent_words(record.agent, record.model)}  {harmless(record.cwd)}")
     say(f"permissions {record.permissions}, trust {record.trust}, visibility {record.visibility}")
+    for rule in record.tool_rules:
+        elsewhere = "" if rule.cwd == record.cwd else f" (only in {rule.cwd})"
+        say(f"always allowed: {one_line(rule.words + elsewhere, RULE_CHARS)}")
     if record.origin is not None:
         say(origin_words(record.origin))
     if record.standing:

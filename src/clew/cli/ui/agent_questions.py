@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from clew.api.wire.shape import stamp
+from clew.api.wire import questions as wire
 from clew.cli.ui.formatting import harmless, one_line
 from clew.cli.ui.tool_lines import input_summary, input_text, main_field, shortened
 from clew.core.ids import SHORT_ID
 from clew.core.record import Record
+from clew.core.runs.choices import DECLINED, FORM_DECLINED, Scope
 from clew.core.runs.permissions import Answer
 from clew.errors import UsageError
 
@@ -22,8 +23,6 @@ NAME_CHARS = 60  # a question with a longer text is named by its number
 MAX_FIELDS = 40  # of a tool's input
 UNREADABLE = "Your questions"  # stands for the questions of a form if none of them can be read
 UNREAD = "Not all of this form can be read. This is what was sent:"
-DECLINED = "The user declined."
-FORM_DECLINED = "The user did not answer the questions. Continue without them if you can."
 
 
 class FormQuestion(Record):
@@ -132,15 +131,12 @@ def _answer_option(number: int, asked: FormQuestion) -> str:
 
 def as_object(question: Question, *, live: bool) -> dict[str, Any]:
     """The same object as in the HTTP API. `live`: the run that asked has not ended."""
-    fields = question.as_dict() | {
-        "asked_at": stamp(question.asked_at),
-        "answered_at": stamp(question.answered_at),
-        "live": live,
-    }
-    return {key: value for key, value in fields.items() if key != "reply"}
+    return wire.question(question, live=live).to_json()
 
 
-def answer_from(question: Question, *, allow: bool | None, message: str | None, answers: Sequence[str]) -> Answer:
+def answer_from(
+    question: Question, *, allow: bool | None, message: str | None, answers: Sequence[str], scope: Scope = Scope.ONCE
+) -> Answer:
     """The answer that the options give. Raises UsageError if they do not fit the question."""
     if message is not None and allow is not False:
         raise UsageError("--message needs --deny.", hint="Answer a form with --answer.")
@@ -151,7 +147,7 @@ def answer_from(question: Question, *, allow: bool | None, message: str | None, 
     if not question.is_form:
         if answers:
             raise UsageError(f"{question.tool} wants a permission, not answers.", hint="Give --allow or --deny.")
-        return Answer(allow=True)
+        return Answer(allow=True, scope=scope)
     return Answer(allow=True, answers=_chosen(form_questions(question.input), answers))
 
 
@@ -160,10 +156,18 @@ def answer_lines(question: Question, answer: Answer) -> list[str]:
     if not answer.allow:
         return [f"sent: declined: {one_line(answer.message, TEXT_CHARS)}" if answer.message else "sent: declined"]
     if answer.answers is None:
-        return [f"sent: {one_line(question.tool, NAME_CHARS)} is allowed"]
+        return [f"sent: {one_line(_allowed_words(question, answer), TEXT_CHARS)}"]
     return [
         f"sent: {one_line(asked, TEXT_CHARS)} {one_line(words, TEXT_CHARS)}" for asked, words in answer.answers.items()
     ]
+
+
+def _allowed_words(question: Question, answer: Answer) -> str:
+    if answer.scope == Scope.RUN:
+        return "all of this run is allowed"
+    if answer.scope == Scope.THREAD and question.tool_rule is not None:
+        return f"always allowed in this thread: {question.tool_rule.words}"
+    return f"{question.tool} is allowed"
 
 
 def choose(typed: str, labels: Sequence[str], *, several: bool) -> str | None:

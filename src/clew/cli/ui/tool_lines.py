@@ -53,10 +53,10 @@ def input_text(given: Mapping[str, Any]) -> str:
     return "\n".join(parts) or "(no input)"
 
 
-def shortened(text: str) -> str:
-    """At most MAX_LINES lines and MAX_CHARS characters. A text that is cut says how much is missing."""
+def shortened(text: str, max_lines: int = MAX_LINES, max_chars: int = MAX_CHARS) -> str:
+    """At most that many lines and characters. A text that is cut says how much is missing."""
     lines = text.splitlines()
-    kept = "\n".join(lines[:MAX_LINES])[:MAX_CHARS]
+    kept = "\n".join(lines[:max_lines])[:max_chars]
     if len(kept) == len(text):
         return text
     return f"{kept}\n… {len(text) - len(kept):,} more characters"

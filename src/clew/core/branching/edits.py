@@ -73,13 +73,15 @@ def _step(a: tuple[FileEdit, ...], b: tuple[FileEdit, ...]) -> FileDiffKind:
         return FileDiffKind.SAME
     if not all(edit.is_known for edit in (*a, *b)):
         return FileDiffKind.BOTH
-    ends = _content_after(a), _content_after(b)
+    ends = content_after(a), content_after(b)
     return FileDiffKind.SAME if a == b or (ends[0] is not None and ends[0] == ends[1]) else FileDiffKind.CHANGED
 
 
-def _content_after(edits: Sequence[FileEdit]) -> str | None:
-    """The content of the file after the edits; "" if it was deleted. None: the edits do not say."""
-    text: str | None = None
+def content_after(edits: Sequence[FileEdit], text: str | None = None) -> str | None:
+    """The content of the file after the edits; "" if it was deleted. None: the edits do not say.
+
+    `text` is the content before, if it is known.
+    """
     for edit in edits:
         match edit.kind:
             case EditKind.WRITE:
@@ -95,7 +97,7 @@ def _content_after(edits: Sequence[FileEdit]) -> str | None:
 
 def diff_lines(file: FileDiff, names: tuple[str, str], context: int = 3) -> list[str]:
     """The diff of the final contents; if they are not known, of each edit. Empty: not known, or too long."""
-    ends = _content_after(file.a), _content_after(file.b)
+    ends = content_after(file.a), content_after(file.b)
     if file.a and file.b and ends[0] is not None and ends[1] is not None:
         return _diff(ends[0], ends[1], f"{names[0]}/{file.path}", f"{names[1]}/{file.path}", context)
     lines: list[str] = []

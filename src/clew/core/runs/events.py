@@ -7,10 +7,14 @@ form: plain dicts, tagged by `kind`, so that an older reader can skip a kind tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from clew.core.costs.usage import NO_USAGE, Usage
 from clew.core.record import Record, fields_of
+from clew.core.runs.tool_rules import ToolRule
+
+if TYPE_CHECKING:
+    from clew.core.runs.proposed_edits import ProposedEdit
 
 KINDS: dict[str, type[Event]] = {}
 
@@ -96,13 +100,17 @@ class QuestionAsked(Event, kind="question_asked", urgent=True):
     input: Mapping[str, Any]
     is_form: bool  # AskUserQuestion: the agent wants answers, not a permission
     tool_id: str | None = None  # the tool call that it is about, if the agent says so
+    # For the person who is asked now, and so not stored with the event:
+    rule: ToolRule | None = None  # what "always in this thread" would allow; None: the request can be allowed once
+    edits: tuple[ProposedEdit, ...] = ()  # what the tool would change in files, as they are now
 
 
 class QuestionAnswered(Event, kind="question_answered", urgent=True):
     question_id: str
     allowed: bool
     message: str = ""
-    by: str = "user"  # or "policy": the thread's permissions gave the answer
+    by: str = "user"  # else what gave the answer: "policy" (the thread's permissions), "run rule", "thread rule"
+    scope: str = "once"  # of a permission: once, run, thread
 
 
 class QuestionWithdrawn(Event, kind="question_withdrawn", urgent=True):
@@ -144,8 +152,14 @@ class RunEnded(Event, kind="run_ended", urgent=True):
     message: str = ""
 
 
+_NOT_STORED = {QuestionAsked.kind: ("rule", "edits")}
+
+
 def to_body(event: Event) -> dict[str, Any]:
-    return event.as_dict()
+    body = event.as_dict()
+    for name in _NOT_STORED.get(event.kind, ()):
+        del body[name]
+    return body
 
 
 def from_body(kind: str, body: Mapping[str, Any]) -> Event | None:

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from clew.core.record import Record
+from clew.core.runs.choices import Scope
 from clew.core.runs.events import QuestionAsked
+from clew.core.runs.tool_rules import ToolRule, covers
 from clew.core.thread import Permissions
 
 
@@ -20,6 +22,7 @@ class Answer(Record):
     allow: bool
     message: str = ""  # on a refusal: a sentence that the agent can act on
     answers: Mapping[str, str] | None = None  # to a form, by question
+    scope: Scope = Scope.ONCE  # of a permission that was given: what else it allows
 
 
 READ_ONLY_REFUSAL = (
@@ -50,6 +53,12 @@ def answer_by_policy(
     if permissions is Permissions.READ_ONLY:
         return Answer(allow=False, message=READ_ONLY_REFUSAL.format(tool=question.tool))
     return None
+
+
+def answer_by_rules(question: QuestionAsked, rules: Sequence[ToolRule]) -> Answer | None:
+    """The answer that the rules of the thread give, where its permissions give none; None: a person must be asked."""
+    wanted = None if question.is_form else question.rule
+    return Answer(allow=True) if wanted is not None and any(covers(rule, wanted) for rule in rules) else None
 
 
 def _allows(tool: str, question: QuestionAsked) -> bool:

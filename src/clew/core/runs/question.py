@@ -16,6 +16,7 @@ from clew.core.continuation import PERMISSION_ANSWERED, QUESTIONS_ANSWERED
 from clew.core.ids import RunId, ThreadId
 from clew.core.record import Record
 from clew.core.runs.permissions import Answer
+from clew.core.runs.tool_rules import ToolRule
 
 SHOWN_CHARS = 400  # of a tool's input, in a message to the agent
 
@@ -37,6 +38,7 @@ class Question(Record):
     asked_at: float
     answered_at: float | None = None
     allowed: bool | None = None
+    tool_rule: ToolRule | None = None  # what "always in this thread" would allow
     reply: Answer | None = None  # the stored answer; while the state is `open`, the agent has not received it yet
 
     @property

@@ -171,7 +171,14 @@ def copy_slice(
     context = engine.context
     now = context.clock()
     made = replace(
-        taken.thread, id=ThreadId(context.new_id()), name=name, kind=kind, origin=origin, created_at=now, updated_at=now
+        taken.thread,
+        id=ThreadId(context.new_id()),
+        name=name,
+        kind=kind,
+        origin=origin,
+        tool_rules=(),  # they were given in that thread
+        created_at=now,
+        updated_at=now,
     )
     turns = {turn.id: replace(turn, id=TurnId(context.new_id()), run_id=None, revision=0) for turn in taken.turns}
     pins = [_borrowed(pin, loan, made, turns, PinId(context.new_id()), now) for pin, loan in loans]

@@ -139,15 +139,17 @@ class Chat:
         return await self._store.call(lambda store: store.turns.history(thread.id))
 
     async def change(self, thread: Thread, **changes: Any) -> Thread:
-        """Changes fields of the thread; None leaves a field. Raises Busy during a run, unless only the name changes.
+        """Changes fields of the thread; None leaves a field. Raises Busy during a run, unless only the name changes, or
+        `forget_allowed` takes back what was allowed for good.
 
         Another directory starts a fresh session; another agent uses its own default model unless one is named. An
         empty model or standing text removes it.
         """
-        wanted = self._wanted(thread, changes)
+        forgets = changes.pop("forget_allowed", None)
+        wanted = self._wanted(thread, changes) | ({"tool_rules": ()} if forgets else {})
         if not wanted:
             return thread
-        if wanted.keys() == {"name"}:
+        if wanted.keys() <= {"name", "tool_rules"}:
             now = self._engine.context.clock()
             return await self._store.call(lambda store: store.threads.update(thread.id, at=now, **wanted))
         return await self._while_idle(thread, lambda store, now: store.threads.update(thread.id, at=now, **wanted))

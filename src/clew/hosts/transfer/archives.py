@@ -362,7 +362,7 @@ def _without_half_pairs(tables: Tables) -> Tables:
 
 
 def _rights(tables: Tables) -> list[tuple[Any, ...]]:
-    threads = [(row.get("permissions"), row.get("trust")) for row in tables["threads"]]
+    threads = [(row.get("permissions"), row.get("trust"), row.get("tool_rules") or "[]") for row in tables["threads"]]
     return [*threads, *((row.get("permissions"), row.get("allowed_tools")) for row in tables["jobs"])]
 
 

@@ -67,11 +67,13 @@ def stopped(tables: Tables, now: float) -> Tables:
 def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
     """The rows with no more permissions than these, and without anything that could get into a prompt unseen.
 
-    So jobs lose their full prompt, and attempts lose their process: a job's prompt reports the tool calls of attempts
-    that have one. Raises UsageError.
+    So threads lose what was allowed in them for good, jobs lose their full prompt, and attempts lose their process: a
+    job's prompt reports the tool calls of attempts that have one. Raises UsageError.
     """
     threads = [
-        row | _narrowed(row, permissions) | {"trust": row.get("trust") if trust is Trust.PROJECT else Trust.USER.value}
+        row
+        | _narrowed(row, permissions)
+        | {"trust": row.get("trust") if trust is Trust.PROJECT else Trust.USER.value, "tool_rules": None}
         for row in tables["threads"]
     ]
     hidden = {"allowed_tools": "[]", "full_prompt": None}

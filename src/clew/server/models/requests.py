@@ -8,6 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from clew.api.wire.questions import Scope as Scope
 from clew.api.wire.shape import Permissions as Permissions
 from clew.api.wire.shape import Trust as Trust
 from clew.api.wire.shape import Visibility as Visibility
@@ -73,6 +74,9 @@ class ThreadChange(RequestModel):
     trust: Trust | None = None
     visibility: Visibility | None = None
     instructions: Instructions | None = None
+    forget_allowed: bool | None = Field(
+        None, description='Take back what was allowed with "always in this thread"; also during a run'
+    )
 
 
 def _base64(text: str) -> str:
@@ -136,6 +140,9 @@ class RetryRequest(TurnReference):
 class ToolResult(RequestModel):
     question_id: Id
     allow: bool
+    scope: Scope | None = Field(
+        None, description="What is allowed: this request (default), all that the run asks for, or `rule` for good"
+    )
     message: UnicodeText | None = Field(None, description="With a refusal: what the agent is told")
     answers: dict[UnicodeText, UnicodeText] | None = Field(
         None, description="Of a form: the answers, by the text of the question"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 from starlette.responses import Response
 
 from clew.api.client import Client
 from clew.api.wire import runs as wire
-from clew.api.wire.questions import AnsweredQuestion, answered_question
+from clew.api.wire.questions import AnsweredQuestion, ProposedEdits, answered_question, proposed_edits
+from clew.core.runs.choices import DECLINED, Scope
 from clew.core.runs.permissions import Answer
 from clew.core.runs.run import RunStatus
 from clew.errors import Conflict
@@ -104,6 +105,18 @@ async def steps(run_id: RunId, client: TheClient) -> Response:
     return json_response(wire.EventList(items=[wire.event(stored) for stored in found]).to_json())
 
 
+@router.get("/{run}/questions/{question}/edits", response_model=ProposedEdits, responses=fails(403, 404, body=False))
+async def edits(
+    run_id: RunId,
+    question: Annotated[str, Path(max_length=200, description="A question's id")],
+    shared: TheShared,
+) -> Response:
+    """What the tool that asks for permission would change in files, as they are now. Empty: it edits none."""
+    run = await shared.client.run(run_id)
+    await shared.ready_thread(run.thread_id)
+    return json_response(proposed_edits(await shared.client.views.proposed_edits(run.id, question)).to_json())
+
+
 @router.post("/{run}/tool-result", status_code=202, response_model=AnsweredQuestion, responses=fails(404, 409))
 @takes_long_text
 async def tool_result(run_id: RunId, given: requests.ToolResult, shared: TheShared) -> Response:
@@ -111,7 +124,8 @@ async def tool_result(run_id: RunId, given: requests.ToolResult, shared: TheShar
     client = shared.client
     run = await client.run(run_id)
     await shared.ready_thread(run.thread_id)
-    reply = Answer(allow=given.allow, message=given.message or "", answers=given.answers)
+    message = given.message or ("" if given.allow else DECLINED)
+    reply = Answer(given.allow, message, given.answers, Scope(given.scope or Scope.ONCE))
     answered = await client.answer(run.id, given.question_id, reply, lasting=True)
     follow_up = None if answered.follow_up is None else answered.follow_up.id
     return json_response(answered_question(answered.question, follow_up).to_json(), 202)

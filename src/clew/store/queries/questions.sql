@@ -1,8 +1,8 @@
 -- name: open_question
 -- locks: run :run_id
-INSERT INTO questions (run_id, id, thread_id, tool, input, is_form, state, asked_at)
-SELECT id, CAST(:id AS TEXT), thread_id, CAST(:tool AS TEXT), CAST(:input AS TEXT), CAST(:is_form AS SMALLINT), 'open',
-    CAST(:at AS DOUBLE PRECISION)
+INSERT INTO questions (run_id, id, thread_id, tool, input, is_form, tool_rule, state, asked_at)
+SELECT id, CAST(:id AS TEXT), thread_id, CAST(:tool AS TEXT), CAST(:input AS TEXT), CAST(:is_form AS SMALLINT),
+    CAST(:tool_rule AS TEXT), 'open', CAST(:at AS DOUBLE PRECISION)
 FROM runs WHERE id = :run_id
 ON CONFLICT (run_id, id) DO NOTHING;
 

@@ -1,9 +1,9 @@
 -- name: insert_thread
 -- locks: thread :id, name :name
 INSERT INTO threads (id, name, cwd, agent, model, permissions, trust, visibility, standing, kind, origin,
-    created_at, updated_at)
+    tool_rules, created_at, updated_at)
 VALUES (:id, :name, :cwd, :agent, :model, :permissions, :trust, :visibility, :standing, :kind, :origin,
-    :created_at, :updated_at);
+    :tool_rules, :created_at, :updated_at);
 
 -- name: thread_by_id
 -- locks: thread :id
@@ -41,7 +41,7 @@ SELECT name FROM threads ORDER BY updated_at DESC LIMIT :limit;
 -- locks: thread :id, name :name
 UPDATE threads SET name = :name, cwd = :cwd, agent = :agent, model = :model, permissions = :permissions,
     trust = :trust, visibility = :visibility, standing = :standing, kind = :kind, origin = :origin,
-    updated_at = :updated_at
+    tool_rules = :tool_rules, updated_at = :updated_at
 WHERE id = :id;
 
 -- name: touch_thread

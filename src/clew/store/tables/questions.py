@@ -70,6 +70,7 @@ class QuestionTable(Table):
                     tool=event.tool,
                     input=dumps(dict(event.input)),
                     is_form=int(event.is_form),
+                    tool_rule=None if event.rule is None else dumps(event.rule.as_dict()),
                     at=at,
                 )
             elif isinstance(event, QuestionAnswered):

@@ -6,6 +6,7 @@ from typing import Any
 
 from clew.core.lookup import SEARCH_LIMIT
 from clew.core.record import replace
+from clew.core.runs.tool_rules import ToolRule, with_rule
 from clew.core.thread import NAME_CHARS, Permissions, Thread
 from clew.errors import Conflict, NotFound
 from clew.store.database import sql
@@ -115,6 +116,14 @@ class ThreadTable(Table):
             self._database.do("write_thread", **thread_row(changed))
             self._versions.changed(thread_id)
         return changed
+
+    def allow(self, thread_id: str, rule: ToolRule) -> None:
+        """Adds a rule: later runs of the thread do not ask for what it allows."""
+        with self._database.transaction():
+            stored = self.require_by_id(thread_id)
+            rules = with_rule(stored.tool_rules, rule)
+            if rules != stored.tool_rules:
+                self.update(thread_id, at=stored.updated_at, tool_rules=rules)
 
     def delete(self, thread_id: str) -> None:
         """Deletes the thread with all its rows. Archive its `dump` first: nothing may be lost (law 7)."""

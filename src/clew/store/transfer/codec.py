@@ -45,6 +45,7 @@ NESTED = {name: [column for column, kept in table.json.items() if kept.is_nested
 OWNER_COLUMNS = ("owner_host", "owner_pid", "owner_started")
 DIRECTORY_COLUMNS = ("cwd", "work_dir", "top")
 PROCESS_COLUMNS = ("pid", "pid_started")  # of an attempt's process on this machine
+RULE_COLUMNS = ("tool_rules", "tool_rule")  # what a person has allowed, or may allow, on this machine
 _SESSION_FILE_COLUMNS = ("mark_size_bytes", "mark_last_entry", "mark_digest", "mark_stamp")
 MACHINE_COLUMNS = frozenset(
     {
@@ -52,6 +53,7 @@ MACHINE_COLUMNS = frozenset(
         *DIRECTORY_COLUMNS,
         *PROCESS_COLUMNS,
         *_SESSION_FILE_COLUMNS,
+        *RULE_COLUMNS,
         "worker",
         "imported_from",
     }

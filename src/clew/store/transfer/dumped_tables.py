@@ -13,7 +13,10 @@ from clew.store.tables.table import DumpedTable, Json
 
 OF_THREAD = (
     DumpedTable(
-        "threads", has_id=True, json={"origin": Json(dict)}, store_columns=frozenset({"version", "updated_at"})
+        "threads",
+        has_id=True,
+        json={"origin": Json(dict), "tool_rules": Json(list, dict)},
+        store_columns=frozenset({"version", "updated_at"}),
     ),
     DumpedTable(
         "turns",
@@ -41,7 +44,7 @@ OF_THREAD = (
     DumpedTable(
         "questions",
         belongs_to={"run_id": "runs", "thread_id": "threads"},
-        json={"input": Json(dict, is_nested=True), "reply": Json(dict)},
+        json={"input": Json(dict, is_nested=True), "reply": Json(dict), "tool_rule": Json(dict)},
     ),
     DumpedTable(
         "pins",

@@ -16,6 +16,7 @@ import type {
   HookSessionList,
   HookSettings,
   JobList,
+  ProposedEdits,
   Review,
   ReviewPage,
   Round,
@@ -151,6 +152,9 @@ export const http = {
   continueAfterLimit: (id: string) => call<Run>("POST", `${run(id)}/continue`),
   send: (id: string) => call<Run>("POST", `${run(id)}/send`),
   steps: (id: string) => call<EventList>("GET", `${run(id)}/steps`),
+  /** What the tool that a question is about would change in files, as they are now. */
+  proposedEdits: (id: string, question: string) =>
+    call<ProposedEdits>("GET", `${run(id)}/questions/${part(question)}/edits`),
   answer: (id: string, body: Body) => call<AnsweredQuestion>("POST", `${run(id)}/tool-result`, body),
 
   jobs: (limit = 50) => call<JobList>("GET", `/api/jobs${query({ limit })}`),

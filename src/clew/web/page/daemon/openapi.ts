@@ -121,6 +121,10 @@ export interface components {
             };
             /** @description It asks for answers, not for permission */
             is_form: boolean;
+            /** @description What can be answered; of a form: none */
+            choices: components["schemas"]["Choice"][];
+            /** @description What the scope `thread` would allow; null: it cannot be given */
+            rule: components["schemas"]["ToolRule"] | null;
             /** @enum {string} */
             state: "open" | "answered" | "withdrawn";
             /**
@@ -186,6 +190,22 @@ export interface components {
             truncate: string;
             /** @description Null for an agent's turn, which cannot be retried */
             retry: string | null;
+        };
+        /** @description One of the answers to a request for permission. */
+        Choice: {
+            /** @enum {string} */
+            name: "once" | "run" | "thread" | "no" | "no-and-why";
+            label: string;
+            /** @description One sentence */
+            meaning: string;
+            allow: boolean;
+            /**
+             * @description Of a permission
+             * @enum {string}
+             */
+            scope: "once" | "run" | "thread";
+            /** @description It needs a message to the agent */
+            says_why: boolean;
         };
         CleanOperation: {
             id: string;
@@ -1579,6 +1599,20 @@ export interface components {
             /** @description Exactly as it would be sent, except for the marks of the fences, which are random */
             prompt: string;
         };
+        /** @description What a tool that asks for permission would change in one file. */
+        ProposedEdit: {
+            /** @description As the agent wrote it */
+            path: string;
+            /** @description The hunks of a unified diff, without the names of the files */
+            lines: string[];
+            /** @description What to know of the diff; "": it is against the file as it is now */
+            note: string;
+            /** @description How many more lines the diff has */
+            omitted: number;
+        };
+        ProposedEdits: {
+            items: components["schemas"]["ProposedEdit"][];
+        };
         Pull: {
             url: string;
             encrypted: boolean;
@@ -1706,6 +1740,10 @@ export interface components {
             };
             /** @description It asks for answers, not for permission */
             is_form: boolean;
+            /** @description What can be answered; of a form: none */
+            choices: components["schemas"]["Choice"][];
+            /** @description What the scope `thread` would allow; null: it cannot be given */
+            rule: components["schemas"]["ToolRule"] | null;
             /** @enum {string} */
             state: "open" | "answered" | "withdrawn";
             /**
@@ -2427,6 +2465,8 @@ export interface components {
             /** @enum {string} */
             visibility: "shared" | "own";
             instructions: string | null;
+            /** @description What a person has allowed for good; `forget_allowed` takes it back */
+            allowed: components["schemas"]["ToolRule"][];
             kind: string;
             /** @description Null: it was not made from another thread */
             origin: components["schemas"]["Origin"] | null;
@@ -2462,6 +2502,8 @@ export interface components {
             trust?: ("user" | "project") | null;
             visibility?: ("shared" | "own") | null;
             instructions?: string | null;
+            /** @description Take back what was allowed with "always in this thread"; also during a run */
+            forget_allowed?: boolean | null;
         };
         ThreadPage: {
             items: components["schemas"]["Thread"][];
@@ -2485,12 +2527,26 @@ export interface components {
         ToolResult: {
             question_id: string;
             allow: boolean;
+            /** @description What is allowed: this request (default), all that the run asks for, or `rule` for good */
+            scope?: ("once" | "run" | "thread") | null;
             /** @description With a refusal: what the agent is told */
             message?: string | null;
             /** @description Of a form: the answers, by the text of the question */
             answers?: {
                 [key: string]: string;
             } | null;
+        };
+        /** @description What later runs of a thread may do without asking. */
+        ToolRule: {
+            tool: string;
+            /** @enum {string} */
+            kind: "command" | "folder" | "file" | "host" | "tool" | "input";
+            /** @description The command, folder, file, host, or input as JSON */
+            value: string;
+            /** @description The work directory for which it was given: in another one it allows nothing */
+            cwd: string;
+            /** @description All that it allows, in words */
+            words: string;
         };
         Turn: {
             id: string;
@@ -2606,6 +2662,7 @@ export type ArchivedThread = components['schemas']['ArchivedThread'];
 export type ArchivedTurns = components['schemas']['ArchivedTurns'];
 export type ArrivedSession = components['schemas']['ArrivedSession'];
 export type ChangePreview = components['schemas']['ChangePreview'];
+export type Choice = components['schemas']['Choice'];
 export type CleanOperation = components['schemas']['CleanOperation'];
 export type CleanRequest = components['schemas']['CleanRequest'];
 export type CleanedPair = components['schemas']['CleanedPair'];
@@ -2711,6 +2768,8 @@ export type PairRound = components['schemas']['PairRound'];
 export type PairThreads = components['schemas']['PairThreads'];
 export type PathFigures = components['schemas']['PathFigures'];
 export type PlannedHookJob = components['schemas']['PlannedHookJob'];
+export type ProposedEdit = components['schemas']['ProposedEdit'];
+export type ProposedEdits = components['schemas']['ProposedEdits'];
 export type Pull = components['schemas']['Pull'];
 export type PullOperation = components['schemas']['PullOperation'];
 export type PullRequest = components['schemas']['PullRequest'];
@@ -2759,6 +2818,7 @@ export type ThreadChange = components['schemas']['ThreadChange'];
 export type ThreadPage = components['schemas']['ThreadPage'];
 export type ThreadView = components['schemas']['ThreadView'];
 export type ToolResult = components['schemas']['ToolResult'];
+export type ToolRule = components['schemas']['ToolRule'];
 export type Turn = components['schemas']['Turn'];
 export type TurnChange = components['schemas']['TurnChange'];
 export type TurnDifference = components['schemas']['TurnDifference'];

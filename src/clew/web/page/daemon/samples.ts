@@ -12,6 +12,7 @@ export const thread = (id: string, fields: Partial<Thread> = {}): Thread => ({
   trust: "user",
   visibility: "shared",
   instructions: null,
+  allowed: [],
   kind: "chat",
   origin: null,
   created_at: "2026-01-01T00:00:00.000Z",

@@ -13,6 +13,7 @@ export interface ToolPart {
   input: Record<string, unknown>;
   output: string | null; // null: there is no result yet
   state: ToolState;
+  allowedBy?: string; // what allowed it, if a person had allowed it before it was asked
 }
 
 interface QuestionPart {
@@ -205,12 +206,21 @@ function callWithInput(parts: readonly Part[], tool: string, input: Fields): str
   return found?.kind === "tool" ? found.id : null;
 }
 
+const RULES: Record<string, string> = {
+  "run rule": "You had allowed all of this run.",
+  "thread rule": "You had allowed this always in this thread.",
+};
+
 function questionAnswered(parts: readonly Part[], body: Fields): readonly Part[] {
   const by = body.by === "policy" || body.by === "withdrawn" ? body.by : "user";
   const answer: QuestionAnswer = { allowed: body.allowed === true, message: asText(body.message), by };
   const question = parts.find((part) => part.kind === "question" && part.id === body.question_id);
   if (question?.kind !== "question") return parts;
-  const updated = parts.map((part) => (part === question ? { ...question, answer } : part));
+  const rule = answer.allowed ? RULES[asText(body.by)] : undefined;
+  const updated = parts.map((part) => {
+    if (part === question) return { ...question, answer };
+    return rule && part.kind === "tool" && part.id === question.toolId ? { ...part, allowedBy: rule } : part;
+  });
   return withToolState(updated, question.toolId, "running");
 }
 

@@ -9,6 +9,7 @@ import { lastFolder } from "../state/storage.ts";
 import { useStore } from "../state/store.ts";
 import { slug } from "../text/format.ts";
 import { permissionOptions, VISIBILITIES } from "../text/labels.ts";
+import { visible } from "../text/visible.ts";
 import { focusOnMount } from "../ui/focus.ts";
 import { FolderField } from "../ui/FolderField.tsx";
 import { Caret } from "../ui/icons.tsx";
@@ -132,6 +133,7 @@ export function ThreadSettings({ thread, close }: { thread: Thread; close: () =>
       <FolderField value={fields.cwd} change={(cwd) => setFields({ ...fields, cwd })} />
       {fields.cwd !== thread.cwd && <p class="hint">Another directory starts a fresh session.</p>}
       <MoreSettings fields={fields} change={setFields} />
+      {thread.allowed.length > 0 && <Allowed thread={thread} />}
       <div class="row end">
         <button type="button" onClick={close}>
           Cancel
@@ -143,6 +145,23 @@ export function ThreadSettings({ thread, close }: { thread: Thread; close: () =>
     </form>
   );
 }
+
+const Allowed = ({ thread }: { thread: Thread }) => (
+  <fieldset data-testid="allowed">
+    <legend>Always allowed in this thread</legend>
+    <ul>
+      {thread.allowed.map((rule, index) => (
+        <li key={index}>
+          <code>{visible(rule.words)}</code>
+          {rule.cwd !== thread.cwd && <> (only in {visible(rule.cwd)})</>}
+        </li>
+      ))}
+    </ul>
+    <button type="button" data-testid="forget-allowed" onClick={() => void changeThread(thread.id, { forget_allowed: true })}>
+      Ask again from now on
+    </button>
+  </fieldset>
+);
 
 /** Only the values that differ, because the daemon refuses most changes while a run is active. */
 function changes(thread: Thread, fields: Fields): Record<string, unknown> {

@@ -13,6 +13,7 @@ export function EditDiff({ edit }: { edit: Edit }) {
         <bdi>{visible(edit.path)}</bdi> {edit.kind !== "change" && <em>{edit.kind === "add" ? "written" : "deleted"}</em>}{" "}
         {size && <span class="length">{size}</span>}
       </figcaption>
+      {edit.note && <p class="note plain">{edit.note}</p>}
       <div class="diff-lines" tabIndex={0} role="region" aria-label={`Changes in ${visibleLine(baseName(edit.path))}`}>
         {edit.hunks.map((hunk, at) => (
           <pre key={at}>
@@ -25,7 +26,9 @@ export function EditDiff({ edit }: { edit: Edit }) {
             ))}
           </pre>
         ))}
-        {edit.hunks.length === 0 && <p class="note plain">The agent does not report what changed in this file.</p>}
+        {edit.hunks.length === 0 && !edit.note && (
+          <p class="note plain">The agent does not report what changed in this file.</p>
+        )}
       </div>
     </figure>
   );

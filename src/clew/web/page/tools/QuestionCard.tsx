@@ -1,12 +1,15 @@
 // A question of the agent, answered in place: a form with choices and free text, or a permission.
 
-import { useId, useState } from "preact/hooks";
-import type { Question } from "../daemon/wire.ts";
+import { useEffect, useId, useState } from "preact/hooks";
+import { http } from "../daemon/http.ts";
+import type { Choice as PermissionChoice, Question } from "../daemon/wire.ts";
 import { answer } from "../state/actions.ts";
 import { asText } from "../text/format.ts";
 import { visible, visibleLine } from "../text/visible.ts";
 import { focusOnMount } from "../ui/focus.ts";
 import { Output } from "../ui/Output.tsx";
+import { editsOf, type Edit } from "./edits.ts";
+import { editOf } from "./proposed.ts";
 import { readForm, UNREADABLE, type FormQuestion } from "./questions.ts";
 import { ToolInput } from "./ToolInput.tsx";
 
@@ -116,18 +119,37 @@ function QuestionField({ question, choice, change }: FieldProps) {
   );
 }
 
+/** The diff against the files as they are now. Until it is loaded, and if it cannot be: what the input shows. */
+function useProposedEdits({ run_id, id, input }: Question): readonly Edit[] | undefined {
+  const [edits, setEdits] = useState<readonly Edit[]>();
+  const isEdit = editsOf(input).length > 0;
+  useEffect(() => {
+    if (!isEdit) return;
+    let isShown = true;
+    void http.proposedEdits(run_id, id).then(
+      ({ items }) => isShown && items.length > 0 && setEdits(items.map(editOf)),
+      () => undefined,
+    );
+    return () => {
+      isShown = false;
+    };
+  }, [run_id, id, isEdit]);
+  return edits;
+}
+
 function PermissionForm({ question }: { question: Question }) {
-  const [withMessage, setWithMessage] = useState(false);
+  const [reasoning, setReasoning] = useState<PermissionChoice | null>(null); // the choice that needs a message
   const [message, setMessage] = useState("");
   const [busy, setBusy] = useState(false);
-  const send = async (allow: boolean): Promise<void> => {
+  const edits = useProposedEdits(question);
+  const send = async ({ allow, scope }: PermissionChoice, why = ""): Promise<void> => {
     setBusy(true);
-    await answer(question, allow ? { allow } : { allow, message: message.trim() || "The user said no." });
+    await answer(question, allow ? { allow, scope } : { allow, ...(why ? { message: why } : {}) });
     setBusy(false);
   };
   const deny = (event: Event): void => {
     event.preventDefault();
-    void send(false);
+    if (reasoning) void send(reasoning, message.trim());
   };
   const tool = visibleLine(question.tool);
   return (
@@ -136,8 +158,8 @@ function PermissionForm({ question }: { question: Question }) {
         Allow the agent to use <code>{visible(question.tool)}</code>?
       </h2>
       <RunEndedNote question={question} />
-      <ToolInput input={question.input} />
-      {withMessage && (
+      <ToolInput input={question.input} {...(edits ? { edits } : {})} />
+      {reasoning && (
         <input
           class="free-text"
           type="text"
@@ -149,19 +171,40 @@ function PermissionForm({ question }: { question: Question }) {
           onInput={(event) => setMessage(event.currentTarget.value)}
         />
       )}
-      <div class="row">
-        {!withMessage && (
-          <button class="primary" type="button" disabled={busy} data-testid="allow" onClick={() => void send(true)}>
-            Allow
-          </button>
+      <div class="row choices">
+        {reasoning ? (
+          <>
+            <button class="primary" type="submit" disabled={busy} title={reasoning.meaning} data-testid="deny">
+              {visible(reasoning.label)}
+            </button>
+            <button type="button" onClick={() => setReasoning(null)}>
+              Back
+            </button>
+          </>
+        ) : (
+          question.choices.map((choice, index) => (
+            <button
+              key={choice.name}
+              class={index === 0 ? "primary" : undefined}
+              type="button"
+              disabled={busy}
+              title={choice.meaning}
+              data-testid={TEST_IDS[choice.name]}
+              onClick={() => (choice.says_why ? setReasoning(choice) : void send(choice))}
+            >
+              {visible(choice.label)}
+            </button>
+          ))
         )}
-        <button type="submit" disabled={busy} data-testid="deny">
-          Deny
-        </button>
-        <button type="button" data-testid="deny-with-message" onClick={() => setWithMessage(!withMessage)}>
-          {withMessage ? "Back" : "Deny with a message…"}
-        </button>
       </div>
     </form>
   );
 }
+
+const TEST_IDS: Record<PermissionChoice["name"], string> = {
+  once: "allow",
+  run: "allow-run",
+  thread: "allow-thread",
+  no: "deny",
+  "no-and-why": "deny-with-message",
+};

@@ -159,6 +159,7 @@ function ToolBody({ tool, edits }: { tool: ToolPart; edits: Edit[] }) {
   const failed = tool.state === "failed" || tool.state === "declined";
   return (
     <div class="tool-body">
+      {tool.allowedBy && <p class="note plain">{tool.allowedBy}</p>}
       <ToolInput input={tool.input} />
       {tool.output && (edits.length === 0 || failed) && <Output label="Output" text={tool.output} failed={failed} />}
       {tool.output === "" && edits.length === 0 && <p class="note plain">No output.</p>}

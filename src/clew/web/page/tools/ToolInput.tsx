@@ -4,13 +4,17 @@ import { visible, visibleLine } from "../text/visible.ts";
 import { Fold } from "../ui/Fold.tsx";
 import { Output } from "../ui/Output.tsx";
 import { EditDiff } from "./EditDiff.tsx";
-import { editsOf } from "./edits.ts";
+import { editsOf, type Edit } from "./edits.ts";
 import { fieldsOf, type Field } from "./fields.ts";
 
 const SHORT_CHARS = 80; // a shorter value is shown beside its name
 
-export function ToolInput({ input }: { input: Record<string, unknown> }) {
-  const edits = editsOf(input);
+interface Props {
+  input: Record<string, unknown>;
+  edits?: readonly Edit[]; // what the input shows, unless more is known
+}
+
+export function ToolInput({ input, edits = editsOf(input) }: Props) {
   const fields = fieldsOf(input);
   return (
     <div class="tool-input" data-testid="tool-input">

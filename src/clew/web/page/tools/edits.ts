@@ -5,6 +5,7 @@ export interface Edit {
   path: string;
   kind: "add" | "change" | "delete";
   hunks: Line[][];
+  note?: string; // what to know of the diff
 }
 
 export interface Line {
