@@ -19,8 +19,19 @@ class Row(Record):
 
 TABLE: dict[str, Row] = {
     "ask": Row(
-        ("client.thread", "clew.api.thread.Thread.ask", "clew.api.thread.Thread.explain"),
-        ("POST /api/threads", "POST /api/threads/{thread}/runs", "GET /api/threads/{thread}/session"),
+        (
+            "client.thread",
+            "client.latest",
+            "client.newest_session",
+            "clew.api.thread.Thread.ask",
+            "clew.api.thread.Thread.explain",
+        ),
+        (
+            "POST /api/threads",
+            "POST /api/threads/{thread}/runs",
+            "GET /api/threads/{thread}/session",
+            "GET /api/latest",
+        ),
         "ask",
     ),
     "threads archive": Row(("client.archives.archive",), ("POST /api/archives",)),
@@ -44,7 +55,11 @@ TABLE: dict[str, Row] = {
     "threads retry": Row(("clew.api.thread.Thread.retry",), ("POST /api/threads/{thread}/retry",)),
     "threads search": Row(("client.views.search",), ("GET /api/search",), "search_threads"),
     "threads set": Row(("clew.api.thread.Thread.change",), ("PATCH /api/threads/{thread}",)),
-    "threads show": Row(("client.views.thread",), ("GET /api/threads/{thread}/view",), "read_thread"),
+    "threads show": Row(
+        ("client.views.thread", "clew.api.thread.Thread.work"),
+        ("GET /api/threads/{thread}/view", "GET /api/threads/{thread}/work"),
+        "read_thread",
+    ),
     "threads sync": Row(("clew.api.thread.Thread.sync",), ("POST /api/threads/{thread}/sync",)),
     "threads truncate": Row(("clew.api.thread.Thread.truncate",), ("POST /api/threads/{thread}/truncate",)),
     "sessions adopt": Row(("clew.api.sessions.adopt",), ("POST /api/sessions/adopt",)),

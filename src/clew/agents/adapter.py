@@ -156,6 +156,15 @@ class Adapter(Protocol):
         """
         return None
 
+    def terminal_command(
+        self, binary: Binary, session_id: str, model: str | None, *, new: bool = False
+    ) -> list[str] | None:
+        """The command that opens a session in the agent's own terminal interface, as its users start it.
+
+        `new`: the session does not exist yet, and gets this id. None: there is no such command.
+        """
+        return None
+
     def path_protection(self, abilities: Abilities, permissions: Permissions) -> PathProtection:
         """How `LaunchProfile.hidden_paths` are kept from its tools under these permissions."""
         return PathProtection.NONE

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from clew.api.operations import Operations
     from clew.api.requests import IdempotentRequests
+    from clew.api.sessions import AgentSession
     from clew.api.views import Views
     from clew.config.hooks import ForgeKeys
     from clew.core.explanation import Explanation
@@ -164,11 +165,23 @@ class Client:
         return await branches.fork(self.engine, name, new, at_round=at_round, at_turn=at_turn)
 
     async def latest(self, cwd: str | Path = ".") -> Thread:
-        """The thread last used in that directory. Raises NotFound."""
+        """The thread last used in that directory; if there is none, in its repository. Raises NotFound."""
         found = await self._chat.latest(str(cwd))
         if found is None:
             raise NotFound("This directory has no threads yet.", hint="Start one with clew ask PROMPT.")
         return Thread(self._chat, found)
+
+    async def newest_session(
+        self, cwd: str | Path = ".", *, allowed: Callable[[str], bool] | None = None
+    ) -> AgentSession | None:
+        """The newest session of a plain CLI in that directory, else in its repository, that belongs to no thread.
+
+        `allowed` says of which directories sessions are shown.
+        """
+        from clew.api.sessions import anywhere
+        from clew.hosts.chat.latest import newest_session
+
+        return await newest_session(self.engine, str(cwd), allowed or anywhere)
 
     async def threads(self, *, cwd: str | Path | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
         real = os.path.realpath(cwd) if cwd is not None else None

@@ -19,10 +19,13 @@ from clew.engine.turn import LiveTurn
 from clew.errors import UsageError
 from clew.hosts.chat.chat import Chat, Deleted
 from clew.hosts.chat.chat import Synced as Synced
+from clew.hosts.chat.chat import ThreadWork as ThreadWork
 from clew.hosts.validation import check_prompt as check_prompt  # here for `clew ask`: files.py loads more modules
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
+    from clew.hosts.chat.chat import ThreadSession as ThreadSession
+    from clew.hosts.chat.chat import TurnWork as TurnWork
     from clew.hosts.chat.preview import Preview as Preview
 
 E = TypeVar("E", bound=StrEnum)
@@ -180,6 +183,11 @@ class Thread:
         `before`: how many turns the thread has before the changed one. `archived`: how many turns were archived.
         """
         return await self._chat.session_words(self.record, before=before, archived=archived)
+
+    async def work(self) -> ThreadWork:
+        """What its agents did: the tool calls and changed files of each turn; and its sessions, each with the command
+        that opens it in the agent's own terminal interface."""
+        return await self._chat.work(self.record)
 
     async def sync(self, *, dry_run: bool = False) -> Synced:
         """Brings in the turns that were made outside Clew, in the plain CLI of an agent. `ask` does it by itself.

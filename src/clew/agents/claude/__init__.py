@@ -39,6 +39,11 @@ class Claude(Adapter):
     def command(self, binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list[str]:
         return command.command(binary, abilities, launch)
 
+    def terminal_command(
+        self, binary: Binary, session_id: str, model: str | None, *, new: bool = False
+    ) -> list[str] | None:
+        return command.terminal_command(binary, session_id, model, new=new)
+
     def path_protection(self, abilities: Abilities, permissions: Permissions) -> PathProtection:
         can = "--settings" in abilities.flags and permissions is not Permissions.ALL
         return PathProtection.RULES if can else PathProtection.NONE

@@ -62,6 +62,12 @@ def command(binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list
     return argv
 
 
+def terminal_command(binary: Binary, session_id: str, model: str | None, *, new: bool) -> list[str]:
+    """With the user's own settings, and those of the repository as the CLI itself trusts it."""
+    session = ["--session-id", session_id] if new else [f"--resume={session_id}"]
+    return [binary.path, *session, *(["--model", model] if model else [])]
+
+
 def _permissions(permissions: Permissions) -> list[str]:
     """`ask` and `all` have the same options: Clew answers the agent's requests, by asking a person or by the policy."""
     if permissions is Permissions.EDITS:

@@ -5,7 +5,6 @@ It adds no text of its own: `standing` and `text` are the person's, and the core
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -32,6 +31,8 @@ from clew.store.store import Store
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
+    from clew.engine.sessions.in_plain_cli import ThreadSession as ThreadSession
+    from clew.engine.work import TurnWork as TurnWork
     from clew.hosts.chat.preview import Preview
     from clew.hosts.chat.questions import OpenQuestions
     from clew.hosts.chat.queued import QueuedPrompts
@@ -60,6 +61,13 @@ class Deleted(Record):
     archive: Path | None  # None: a dry run
     archived_turns: int = 0  # how many of `turns` had been archived before
     others: tuple[str, ...] = ()  # threads that were deleted with this one: the other thread of a pair
+
+
+class ThreadWork(Record):
+    """What the agents of a thread did, and the sessions in which they did it."""
+
+    turns: tuple[TurnWork, ...]
+    sessions: tuple[ThreadSession, ...]
 
 
 class Synced(Record):
@@ -127,8 +135,10 @@ class Chat:
         return await self._store.call(lambda store: store.threads.find(name))
 
     async def latest(self, cwd: str) -> Thread | None:
-        """The thread last used in this directory."""
-        return await self._store.call(lambda store: store.threads.latest(os.path.realpath(cwd)))
+        """The thread last used in this directory; if there is none, in the repository that contains it."""
+        from clew.hosts.chat.latest import latest_thread
+
+        return await latest_thread(self._engine, cwd)
 
     async def list(self, *, cwd: str | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
         return await self._store.call(lambda store: store.threads.recent(cwd=cwd, limit=limit, offset=offset))
@@ -247,6 +257,19 @@ class Chat:
             return count
 
         return await self._while_idle(thread, archive)
+
+    async def work(self, thread: Thread) -> ThreadWork:
+        """The tool calls and changed files of each turn, and the thread's sessions."""
+        from clew.engine.sessions.in_plain_cli import sessions_of
+        from clew.engine.work import work_of
+
+        engine = self._engine
+
+        def read(store: Store) -> ThreadWork:
+            sessions = sessions_of(store, thread, engine.adapter_of, engine.find, engine.context.environ)
+            return ThreadWork(work_of(store, thread, engine.adapter_of), sessions)
+
+        return await self._store.read_large(read)
 
     async def session_words(self, thread: Thread, *, before: int | None = None, archived: int = 0) -> str:
         """What the changes of the thread have done to its session, in words for the user.

@@ -187,6 +187,15 @@ export interface components {
             /** @description Null for an agent's turn, which cannot be retried */
             retry: string | null;
         };
+        ChangedFile: {
+            /** @description Relative to the work directory, if it is inside */
+            path: string;
+            /**
+             * @description Of the last edit
+             * @enum {string}
+             */
+            kind: "write" | "change" | "delete";
+        };
         CleanOperation: {
             id: string;
             /** @description export, import, push, pull, replay, … */
@@ -983,6 +992,13 @@ export interface components {
         KeptThread: {
             thread: string;
             why: string;
+        };
+        /** @description What a person would continue in a directory. */
+        Latest: {
+            /** @description The thread last used there, or else in the repository that contains it */
+            thread: components["schemas"]["Thread"] | null;
+            /** @description Without a thread: the newest session of a plain CLI there */
+            session: components["schemas"]["AgentSession"] | null;
         };
         Limits: {
             timeout_s: number | null;
@@ -2190,6 +2206,21 @@ export interface components {
             state: "running" | "resumable" | "fresh";
             count: number;
         };
+        /** @description A session that the thread uses. */
+        SessionOfThread: {
+            agent: string;
+            model: string;
+            id: string;
+            /** @enum {string} */
+            state: "provisional" | "good" | "poisoned" | "retired";
+            cwd: string;
+            /** @description It belongs to another thread: the next turn continues in a copy */
+            borrowed: boolean;
+            /** @description The newest of its agent and model */
+            current: boolean;
+            /** @description Opens it in the agent's own terminal interface; null: it has no file on this machine */
+            command: string | null;
+        };
         /** @description Whether the next turn resumes a session, and what it would send and cost. */
         SessionPreview: {
             thread: string;
@@ -2425,6 +2456,8 @@ export interface components {
             questions: number;
             /** @description The beginning of its last turn */
             last_text: string;
+            /** @description Why its last run failed, if the thread never got an answer */
+            first_failure: components["schemas"]["Failure"] | null;
         };
         ThreadChange: {
             name?: string | null;
@@ -2455,6 +2488,12 @@ export interface components {
             outside_turns: number;
             version: number;
         };
+        ThreadWork: {
+            /** @description Those with tool calls, the oldest first */
+            turns: components["schemas"]["TurnWork"][];
+            /** @description The oldest first */
+            sessions: components["schemas"]["SessionOfThread"][];
+        };
         ToolResult: {
             question_id: string;
             allow: boolean;
@@ -2464,6 +2503,15 @@ export interface components {
             answers?: {
                 [key: string]: string;
             } | null;
+        };
+        /** @description One call of a tool. */
+        ToolUse: {
+            name: string;
+            input: {
+                [key: string]: unknown;
+            };
+            /** @enum {string} */
+            status: "running" | "waiting" | "done" | "failed" | "declined" | "unfinished";
         };
         Turn: {
             id: string;
@@ -2504,6 +2552,15 @@ export interface components {
         TurnReference: {
             /** @description The id of a turn */
             turn: string;
+        };
+        /** @description What an agent did for one turn. */
+        TurnWork: {
+            /** @description The answer; the prompt, if its run gave none */
+            turn_id: string;
+            run_id: string;
+            tools: components["schemas"]["ToolUse"][];
+            /** @description As far as the tools' inputs say; commands may change others */
+            files: components["schemas"]["ChangedFile"][];
         };
         Usage: {
             /** @description Without cached tokens */
@@ -2577,6 +2634,7 @@ export type ArchivedThread = components['schemas']['ArchivedThread'];
 export type ArchivedTurns = components['schemas']['ArchivedTurns'];
 export type ArrivedSession = components['schemas']['ArrivedSession'];
 export type ChangePreview = components['schemas']['ChangePreview'];
+export type ChangedFile = components['schemas']['ChangedFile'];
 export type CleanOperation = components['schemas']['CleanOperation'];
 export type CleanRequest = components['schemas']['CleanRequest'];
 export type CleanedPair = components['schemas']['CleanedPair'];
@@ -2643,6 +2701,7 @@ export type Job = components['schemas']['Job'];
 export type JobList = components['schemas']['JobList'];
 export type JobRetry = components['schemas']['JobRetry'];
 export type KeptThread = components['schemas']['KeptThread'];
+export type Latest = components['schemas']['Latest'];
 export type Limits = components['schemas']['Limits'];
 export type LiveRun = components['schemas']['LiveRun'];
 export type Marker = components['schemas']['Marker'];
@@ -2716,6 +2775,7 @@ export type RunFigures = components['schemas']['RunFigures'];
 export type RunList = components['schemas']['RunList'];
 export type RunSummary = components['schemas']['RunSummary'];
 export type SessionCount = components['schemas']['SessionCount'];
+export type SessionOfThread = components['schemas']['SessionOfThread'];
 export type SessionPreview = components['schemas']['SessionPreview'];
 export type Settings = components['schemas']['Settings'];
 export type ShownJob = components['schemas']['ShownJob'];
@@ -2727,11 +2787,14 @@ export type Thread = components['schemas']['Thread'];
 export type ThreadChange = components['schemas']['ThreadChange'];
 export type ThreadPage = components['schemas']['ThreadPage'];
 export type ThreadView = components['schemas']['ThreadView'];
+export type ThreadWork = components['schemas']['ThreadWork'];
 export type ToolResult = components['schemas']['ToolResult'];
+export type ToolUse = components['schemas']['ToolUse'];
 export type Turn = components['schemas']['Turn'];
 export type TurnChange = components['schemas']['TurnChange'];
 export type TurnDifference = components['schemas']['TurnDifference'];
 export type TurnReference = components['schemas']['TurnReference'];
+export type TurnWork = components['schemas']['TurnWork'];
 export type Usage = components['schemas']['Usage'];
 export type Verdict = components['schemas']['Verdict'];
 export type OperationEvent = components['schemas']['OperationEvent'];

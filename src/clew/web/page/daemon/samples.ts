@@ -22,6 +22,7 @@ export const thread = (id: string, fields: Partial<Thread> = {}): Thread => ({
   live: null,
   questions: 0,
   last_text: "",
+  first_failure: null,
   ...fields,
 });
 
