@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,6 @@ def test_without_a_terminal_a_plain_session_is_named_and_nothing_starts(cli: Any
 
 def test_on_a_terminal_the_newest_plain_session_is_offered(cli: Any) -> None:
     [session_id] = planted(cli.stage, cli.stage.work)
-    os.makedirs(cli.stage.work, exist_ok=True)
     terminal = cli.terminal("ask", "-c", "go on")
     terminal.read_until(r"Continue the session “question 0” of claude, .* ago\? \[Y/n\] ")
     terminal.type("n\n")

@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
     from clew.api.operations import Operations
     from clew.api.requests import IdempotentRequests
-    from clew.api.sessions import AgentSession
     from clew.api.views import Views
     from clew.config.hooks import ForgeKeys
     from clew.core.explanation import Explanation
     from clew.core.hooks.hook import Forge
     from clew.hosts.branching.fork import Forked
+    from clew.hosts.chat.agent_sessions import AgentSession
     from clew.hosts.hooks.hooks import Hooks
     from clew.hosts.jobs.jobs import Jobs
     from clew.hosts.pairs.pairs import Pairs
@@ -178,10 +178,9 @@ class Client:
 
         `allowed` says of which directories sessions are shown.
         """
-        from clew.api.sessions import anywhere
         from clew.hosts.chat.latest import newest_session
 
-        return await newest_session(self.engine, str(cwd), allowed or anywhere)
+        return await newest_session(self.engine, str(cwd), allowed)
 
     async def threads(self, *, cwd: str | Path | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
         real = os.path.realpath(cwd) if cwd is not None else None

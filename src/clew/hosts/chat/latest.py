@@ -27,13 +27,15 @@ async def latest_thread(engine: Engine, cwd: str) -> Thread | None:
     return await engine.store.call(lambda store: _latest_in(store, root))
 
 
-async def newest_session(engine: Engine, cwd: str, allowed: Callable[[str], bool]) -> AgentSession | None:
+async def newest_session(engine: Engine, cwd: str, allowed: Callable[[str], bool] | None) -> AgentSession | None:
     """The newest session of a plain CLI in that directory, else in its repository. Sessions of threads do not count."""
     folder = os.path.realpath(cwd)
     root = repository_of(folder)
     in_repository: AgentSession | None = None
     async for session in AgentSessions(engine).newest(project=root or folder):
-        if session.thread is not None or not Path(session.work_dir).is_dir() or not allowed(session.work_dir):
+        if session.thread is not None or not Path(session.work_dir).is_dir():
+            continue
+        if allowed is not None and not allowed(session.work_dir):
             continue
         if os.path.realpath(session.work_dir) == folder:
             return session
