@@ -61,8 +61,8 @@ def place_words(thread: Thread, cwd: str) -> str:
 async def _agrees(session: AgentSession, terminal: TerminalInput) -> bool:
     words = one_line(session.first_words, WORDS_CHARS) or session.id
     when = ago(session.changed_at)
-    click.echo(f"Continue the session “{words}” of {session.agent}, {when}? [Y/n] ", err=True, nl=False)
     terminal.discard_typed_ahead()
+    click.echo(f"Continue the session “{words}” of {session.agent}, {when}? [Y/n] ", err=True, nl=False)
     try:
         return (await terminal.read_line()).strip().lower() in YES
     except EOFError:
