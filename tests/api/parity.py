@@ -34,6 +34,10 @@ TABLE: dict[str, Row] = {
         ),
         "ask",
     ),
+    "open": Row(
+        ("clew.api.thread.Thread.opening", "clew.api.thread.Thread.in_terminal"),
+        why_no_http="It starts a program on the terminal of the person who calls it.",
+    ),
     "threads archive": Row(("client.archives.archive",), ("POST /api/archives",)),
     "threads archives": Row(("client.archives.files",), ("GET /api/archives",)),
     "threads clean": Row(("clew.api.archives.clean",), ("POST /api/archives/clean",)),

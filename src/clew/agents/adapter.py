@@ -173,6 +173,10 @@ class Adapter(Protocol):
         """The environment that the agent runs in."""
         ...
 
+    def terminal_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment of its terminal interface, in which a person types."""
+        return self.environment(environ)
+
     def sent_text(self, text: str) -> str:
         """The prompt as the agent reads it: `prompt_line` sends this text."""
         return text

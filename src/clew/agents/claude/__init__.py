@@ -51,6 +51,9 @@ class Claude(Adapter):
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         return command.environment(environ)
 
+    def terminal_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return command.terminal_environment(environ)
+
     def sent_text(self, text: str) -> str:
         return command.sent_text(text)
 

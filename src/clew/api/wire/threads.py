@@ -58,6 +58,7 @@ class Thread(Shape):
     turns: Annotated[int, Doc("The number of visible turns")]
     cost_usd: Annotated[Money, Doc("The cost of all its runs, also of turns that were made outside Clew")]
     live: Annotated[LiveRun | None, Doc("The run that is running or waiting, else the first queued one")]
+    opened_at: Annotated[Time | None, Doc("Since when it is open in a terminal (clew open); null: it is not")]
     questions: Annotated[int, Doc("The number of open questions")]
     last_text: Annotated[str, Doc("The beginning of its last turn")]
     first_failure: Annotated[Failure | None, Doc("Why its last run failed, if the thread never got an answer")]

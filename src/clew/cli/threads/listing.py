@@ -153,6 +153,7 @@ def _object(listed: ListedThread, queued: int) -> dict[str, Any]:
         "live": None if live is None else {"run": live.id, "status": live.status},
         "queued": queued,
         "questions": summary.questions,
+        "opened_at": stamp(summary.opened_at),
         "first_failure": _failure(summary.first_failure),
         "last_text": summary.last_text,
     }

@@ -31,6 +31,8 @@ def run_label(run: Run, *, asks: bool, gone: bool = False) -> str:
 def thread_label(summary: ThreadSummary, queued: int, *, gone: bool = False) -> str:
     live = summary.live
     words = []
+    if summary.opened_at is not None:
+        words.append("open in a terminal")
     if live is not None and live.status != "queued":
         words.append(run_label(live, asks=gone and bool(summary.questions), gone=gone))
     elif summary.questions:

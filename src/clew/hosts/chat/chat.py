@@ -5,7 +5,8 @@ It adds no text of its own: `standing` and `text` are the person's, and the core
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,21 +22,23 @@ from clew.core.runs.run import Run, RunStatus
 from clew.core.session import SessionState
 from clew.core.thread import Permissions, Thread, Trust, kind_of, name_from
 from clew.engine.engine import Engine
-from clew.engine.leases import live_lease, thread_key
+from clew.engine.leases import in_use, live_lease, thread_key
 from clew.engine.queue import another_run
 from clew.engine.request import TurnRequest
 from clew.engine.turn import LiveTurn
-from clew.errors import Busy, Conflict, UsageError
+from clew.errors import Conflict, UsageError
 from clew.hosts.validation import check_dir, check_idle, check_name, check_prompt, existing_dir, named_turn
 from clew.store.store import Store
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
+    from clew.engine.opening import HeldThread, Opening
     from clew.engine.sessions.in_plain_cli import ThreadSession as ThreadSession
     from clew.engine.work import TurnWork as TurnWork
     from clew.hosts.chat.preview import Preview
     from clew.hosts.chat.questions import OpenQuestions
     from clew.hosts.chat.queued import QueuedPrompts
+    from clew.hosts.chat.terminal import OpenTerminal
 
 T = TypeVar("T")
 RUNS_READ = 1000  # how many of the newest runs are read: more than a thread ever has queued
@@ -77,6 +80,7 @@ class Synced(Record):
     turns: History
     is_compacted: bool = False  # one of its sessions was compacted: it holds earlier turns only as a summary
     branched: tuple[SessionId, ...] = ()  # sessions that were continued apart from the thread: they can be adopted
+    cost_usd: float = 0.0  # of those turns, as far as it is known
 
 
 # Writes a thread, or both threads of a pair, to an archive file and deletes them from the store. Raises Busy.
@@ -291,10 +295,11 @@ class Chat:
         turn = await self._turn(thread, turn_id)
         return replace(preview, after_change=await after_change(self._engine, thread, turn))
 
-    async def sync(self, thread: Thread, *, dry_run: bool = False) -> Synced:
+    async def sync(self, thread: Thread, *, dry_run: bool = False, held: HeldThread | None = None) -> Synced:
         """Brings in the turns that were made outside Clew in the thread's sessions. Raises Busy during a run.
 
-        `dry_run`: only says what would come in, also during a run.
+        `dry_run`: only says what would come in, also during a run. `held`: the caller holds the thread's lease; raises
+        Conflict if it has lost it.
         """
         from clew.engine.sessions.outside import Arrival, arrival, has_news, left_behind, store_arrival
 
@@ -311,7 +316,8 @@ class Chat:
             states = {pin.session_id: found.observed[pin.id].state for pin in pins if pin.id in found.observed}
             branched = tuple(session for session, state in states.items() if state is SessionState.BRANCHED)
             apart = (*branched, *left_behind(pins, engine.adapter_of))
-            return pins, found, Synced(thread.name, found.turns, bool(found.compacted), apart)
+            cost_usd = sum(each.run.cost_usd for each in found.rounds)
+            return pins, found, Synced(thread.name, found.turns, bool(found.compacted), apart, cost_usd)
 
         def bring_in(store: Store, now: float) -> Synced:
             is_as_seen = store.pins.of_thread(thread.id) == seen[0] and store.turns.history(thread.id) == history
@@ -332,7 +338,32 @@ class Chat:
         # The files are read before the transaction, because it keeps other writers waiting.
         history = await self._store.call(lambda store: store.turns.history(thread.id))
         seen = await self._store.read_large(look)
-        return await self._while_idle(thread, bring_in)
+        if held is None:
+            return await self._while_idle(thread, bring_in)
+
+        def guarded(store: Store) -> Synced:
+            held.fence(store)
+            synced = bring_in(store, engine.context.clock())
+            held.retire_unused(store)
+            return synced
+
+        return await self._store.atomically(guarded)
+
+    async def opening(self, thread: Thread, agent: str | None, model: str | None) -> Opening:
+        """How the thread would be opened in the agent's terminal interface now. Stores nothing."""
+        from clew.engine.opening import opening_of
+        from clew.hosts.chat.terminal import open_request
+
+        return await opening_of(self._engine, open_request(thread, agent, model))
+
+    @asynccontextmanager
+    async def in_terminal(self, thread: Thread, agent: str | None, model: str | None) -> AsyncIterator[OpenTerminal]:
+        """Holds the thread for the agent's terminal interface. Raises Busy, and Conflict if a turn must come first."""
+        from clew.engine.opening import held_open
+        from clew.hosts.chat.terminal import OpenTerminal, open_request
+
+        async with held_open(self._engine, open_request(thread, agent, model)) as held:
+            yield OpenTerminal(self, thread, held)
 
     async def explain(
         self, thread: Thread, text: str | None, options: TurnOptions = NO_OPTIONS, **changes: Any
@@ -393,14 +424,9 @@ class Chat:
 
         def guarded(store: Store) -> T:
             held = live_lease(store, thread_key(thread.id), context)
-            holder = held.run_id if held is not None else None
             begun = store.runs.newest(thread_id=thread.id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=1)
-            if holder is not None or begun:
-                raise Busy(
-                    f"A run is in progress in {thread.name}.",
-                    hint="Wait for it, or stop it with clew runs cancel.",
-                    run_id=holder or begun[0].id,
-                )
+            if held is not None or begun:
+                raise in_use(thread, held, begun[0].id if begun else None)
             return work(store, context.clock())
 
         return await self._store.atomically(guarded)

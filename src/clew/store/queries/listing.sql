@@ -8,7 +8,9 @@ SELECT threads.*, threads.spent_usd AS total_usd,
     (SELECT substr(turns.text, 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
         ORDER BY turns.position DESC LIMIT 1) AS last_text,
     NOT EXISTS (SELECT 1 FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
-        AND turns.role = 'assistant') AS unanswered
+        AND turns.role = 'assistant') AS unanswered,
+    (SELECT leases.acquired_at FROM leases WHERE leases.key = 'thread/' || threads.id AND leases.run_id IS NULL)
+        AS opened_at
 FROM threads
 WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
     AND (CAST(:cwd AS TEXT) IS NULL OR threads.cwd = :cwd)
@@ -30,7 +32,9 @@ SELECT threads.*, threads.spent_usd AS total_usd,
     (SELECT substr(turns.text, 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
         ORDER BY turns.position DESC LIMIT 1) AS last_text,
     NOT EXISTS (SELECT 1 FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
-        AND turns.role = 'assistant') AS unanswered
+        AND turns.role = 'assistant') AS unanswered,
+    (SELECT leases.acquired_at FROM leases WHERE leases.key = 'thread/' || threads.id AND leases.run_id IS NULL)
+        AS opened_at
 FROM threads
 WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
     AND (CAST(:cwd AS TEXT) IS NULL OR threads.cwd = :cwd)
@@ -52,7 +56,9 @@ SELECT threads.*, threads.spent_usd AS total_usd,
     (SELECT substr(turns.text, 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
         ORDER BY turns.position DESC LIMIT 1) AS last_text,
     NOT EXISTS (SELECT 1 FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
-        AND turns.role = 'assistant') AS unanswered
+        AND turns.role = 'assistant') AS unanswered,
+    (SELECT leases.acquired_at FROM leases WHERE leases.key = 'thread/' || threads.id AND leases.run_id IS NULL)
+        AS opened_at
 FROM threads
 WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
     AND (CAST(:cwd AS TEXT) IS NULL OR threads.cwd = :cwd)

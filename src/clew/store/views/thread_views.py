@@ -135,6 +135,7 @@ class ThreadViews:
                 row["question_count"],
                 row["last_text"] or "",
                 live.get(row["id"]),
+                row["opened_at"],
                 self._first_failure(row) if row["id"] not in live else None,
             ),
             rows,

@@ -23,6 +23,7 @@ export const thread = (id: string, fields: Partial<Thread> = {}): Thread => ({
   questions: 0,
   last_text: "",
   first_failure: null,
+  opened_at: null,
   ...fields,
 });
 
