@@ -19,9 +19,24 @@ class Row(Record):
 
 TABLE: dict[str, Row] = {
     "ask": Row(
-        ("client.thread", "clew.api.thread.Thread.ask", "clew.api.thread.Thread.explain"),
-        ("POST /api/threads", "POST /api/threads/{thread}/runs", "GET /api/threads/{thread}/session"),
+        (
+            "client.thread",
+            "client.latest",
+            "client.newest_session",
+            "clew.api.thread.Thread.ask",
+            "clew.api.thread.Thread.explain",
+        ),
+        (
+            "POST /api/threads",
+            "POST /api/threads/{thread}/runs",
+            "GET /api/threads/{thread}/session",
+            "GET /api/latest",
+        ),
         "ask",
+    ),
+    "open": Row(
+        ("clew.api.thread.Thread.opening", "clew.api.thread.Thread.in_terminal"),
+        why_no_http="It starts a program on the terminal of the person who calls it.",
     ),
     "threads archive": Row(("client.archives.archive",), ("POST /api/archives",)),
     "threads archives": Row(("client.archives.files",), ("GET /api/archives",)),
@@ -44,7 +59,11 @@ TABLE: dict[str, Row] = {
     "threads retry": Row(("clew.api.thread.Thread.retry",), ("POST /api/threads/{thread}/retry",)),
     "threads search": Row(("client.views.search",), ("GET /api/search",), "search_threads"),
     "threads set": Row(("clew.api.thread.Thread.change",), ("PATCH /api/threads/{thread}",)),
-    "threads show": Row(("client.views.thread",), ("GET /api/threads/{thread}/view",), "read_thread"),
+    "threads show": Row(
+        ("client.views.thread", "clew.api.thread.Thread.work"),
+        ("GET /api/threads/{thread}/view", "GET /api/threads/{thread}/work"),
+        "read_thread",
+    ),
     "threads sync": Row(("clew.api.thread.Thread.sync",), ("POST /api/threads/{thread}/sync",)),
     "threads truncate": Row(("clew.api.thread.Thread.truncate",), ("POST /api/threads/{thread}/truncate",)),
     "sessions adopt": Row(("clew.api.sessions.adopt",), ("POST /api/sessions/adopt",)),

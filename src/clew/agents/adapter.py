@@ -164,6 +164,15 @@ class Adapter(Protocol):
         """
         return None
 
+    def terminal_command(
+        self, binary: Binary, session_id: str, model: str | None, *, new: bool = False
+    ) -> list[str] | None:
+        """The command that opens a session in the agent's own terminal interface, as its users start it.
+
+        `new`: the session does not exist yet, and gets this id. None: there is no such command.
+        """
+        return None
+
     def path_protection(self, abilities: Abilities, permissions: Permissions) -> PathProtection:
         """How `LaunchProfile.hidden_paths` are kept from its tools under these permissions."""
         return PathProtection.NONE
@@ -171,6 +180,10 @@ class Adapter(Protocol):
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         """The environment that the agent runs in."""
         ...
+
+    def terminal_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """The environment of its terminal interface, in which a person types."""
+        return self.environment(environ)
 
     def sent_text(self, text: str) -> str:
         """The prompt as the agent reads it: `prompt_line` sends this text."""

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from clew.core.hooks.hook import Forge
     from clew.core.runs.options import ImageSource
     from clew.hosts.branching.fork import Forked
+    from clew.hosts.chat.agent_sessions import AgentSession
     from clew.hosts.hooks.hooks import Hooks
     from clew.hosts.jobs.jobs import Jobs
     from clew.hosts.pairs.pairs import Pairs
@@ -167,11 +168,22 @@ class Client:
         return await branches.fork(self.engine, name, new, at_round=at_round, at_turn=at_turn)
 
     async def latest(self, cwd: str | Path = ".") -> Thread:
-        """The thread last used in that directory. Raises NotFound."""
+        """The thread last used in that directory; if there is none, in its repository. Raises NotFound."""
         found = await self._chat.latest(str(cwd))
         if found is None:
             raise NotFound("This directory has no threads yet.", hint="Start one with clew ask PROMPT.")
         return Thread(self._chat, found)
+
+    async def newest_session(
+        self, cwd: str | Path = ".", *, allowed: Callable[[str], bool] | None = None
+    ) -> AgentSession | None:
+        """The newest session of a plain CLI in that directory, else in its repository, that belongs to no thread.
+
+        `allowed` says of which directories sessions are shown.
+        """
+        from clew.hosts.chat.latest import newest_session
+
+        return await newest_session(self.engine, str(cwd), allowed)
 
     async def threads(self, *, cwd: str | Path | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
         real = os.path.realpath(cwd) if cwd is not None else None

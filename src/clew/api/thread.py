@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Generator
+from contextlib import asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
@@ -19,11 +20,16 @@ from clew.engine.turn import LiveTurn
 from clew.errors import UsageError
 from clew.hosts.chat.chat import Chat, Deleted
 from clew.hosts.chat.chat import Synced as Synced
+from clew.hosts.chat.chat import ThreadWork as ThreadWork
 from clew.hosts.validation import check_prompt as check_prompt  # here for `clew ask`: files.py loads more modules
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
+    from clew.engine.opening import Opening as Opening
+    from clew.hosts.chat.chat import ThreadSession as ThreadSession
+    from clew.hosts.chat.chat import TurnWork as TurnWork
     from clew.hosts.chat.preview import Preview as Preview
+    from clew.hosts.chat.terminal import OpenTerminal as OpenTerminal
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -180,6 +186,25 @@ class Thread:
         `before`: how many turns the thread has before the changed one. `archived`: how many turns were archived.
         """
         return await self._chat.session_words(self.record, before=before, archived=archived)
+
+    async def work(self) -> ThreadWork:
+        """What its agents did: the tool calls and changed files of each turn; and its sessions, each with the command
+        that opens it in the agent's own terminal interface."""
+        return await self._chat.work(self.record)
+
+    async def opening(self, *, agent: str | None = None, model: str | None = None) -> Opening:
+        """How the thread would be opened in an agent's own terminal interface now: the session and the command, or that
+        a turn must come first (`needs_turn`). Stores nothing."""
+        return await self._chat.opening(self.record, agent, model)
+
+    @asynccontextmanager
+    async def in_terminal(self, *, agent: str | None = None, model: str | None = None) -> AsyncIterator[OpenTerminal]:
+        """Holds the thread for an agent's own terminal interface, which the caller starts.
+
+        Other runs of the thread wait meanwhile. Raises Busy during a run, and Conflict if a turn must come first.
+        """
+        async with self._chat.in_terminal(self.record, agent, model) as terminal:
+            yield terminal
 
     async def sync(self, *, dry_run: bool = False) -> Synced:
         """Brings in the turns that were made outside Clew, in the plain CLI of an agent. `ask` does it by itself.

@@ -48,7 +48,13 @@ class AskOptions(Record):
 @click.option(
     "-t", "--thread", metavar="NAME", shell_complete=complete_thread, help="Continue this thread, or create it."
 )
-@click.option("-c", "--continue", "continue_", is_flag=True, help="Continue the latest thread of this directory.")
+@click.option(
+    "-c",
+    "--continue",
+    "continue_",
+    is_flag=True,
+    help="Continue the latest thread of this directory, or else of its repository.",
+)
 @click.option("--agent", metavar="AGENT", help="The agent that answers; in an existing thread, for this turn only.")
 @click.option("--model", metavar="MODEL", help="The model; in an existing thread, for this turn only.")
 @click.option(
@@ -162,16 +168,19 @@ async def _thread(client: Client, options: AskOptions, text: str) -> tuple[Threa
     if found is None:
         return await _new(client, options, text), images
     if options.continue_:
-        note(f"continuing {found.name}")
-    await found.change(cwd=options.cwd, permissions=options.permissions, trust=options.trust)
+        note(f"continuing {found.name}")  # `show_run` says in which directory, if that is another one
+    cwd = None if options.continue_ else options.cwd  # with -c it says where to look, and moves nothing
+    await found.change(cwd=cwd, permissions=options.permissions, trust=options.trust)
     return found, images
 
 
-async def _existing(client: Client, options: AskOptions) -> Thread | None:
-    """The thread that the options name. None: it does not exist yet."""
+async def _existing(client: Client, options: AskOptions, *, reads: bool = False) -> Thread | None:
+    """The thread that the options name. None: it does not exist yet. `reads`: nothing may be changed."""
     found: Thread | None = None
     if options.continue_:
-        found = await client.latest(options.cwd or ".")
+        from clew.cli.continuing import continued_thread
+
+        found = await continued_thread(client, options.cwd or ".", reads=reads)
     elif options.thread is not None:
         with contextlib.suppress(NotFound):
             found = await client.find(options.thread)
@@ -204,7 +213,7 @@ def _explain(options: AskOptions, text: str, standing: str | None, timeout: str 
 
 
 async def _explanation(client: Client, options: AskOptions, text: str, standing: str | None) -> Explanation:
-    thread = await _existing(client, options)
+    thread = await _existing(client, options, reads=True)
     resume = False if options.no_resume else None
     if thread is None:
         return await client.explain(
@@ -223,7 +232,7 @@ async def _explanation(client: Client, options: AskOptions, text: str, standing:
         )
     return await thread.explain(
         text,
-        cwd=options.cwd,
+        cwd=None if options.continue_ else options.cwd,
         permissions=options.permissions,
         trust=options.trust,
         agent=options.agent,

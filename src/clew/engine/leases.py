@@ -16,16 +16,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from clew.core.ids import RunId, ThreadId
 from clew.core.runs.run import Owner
+from clew.core.thread import Thread
 from clew.engine.process.family import is_alive
 from clew.engine.request import Slots
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.storage.async_store import IDEMPOTENT, StoreAccess
-from clew.errors import ClewError, StoreError
+from clew.errors import Busy, ClewError, StoreError
 from clew.store.records import Lease
 from clew.store.store import Store
 
@@ -69,6 +71,22 @@ def live_lease(store: Store, key: str, context: RuntimeContext) -> Lease | None:
     """The lease of this key, if a live process holds it."""
     held = store.leases.find(key)
     return None if held is None or is_holder_dead(store, held, context) else held
+
+
+def in_use(thread: Thread, held: Lease | None, run_id: str | None = None) -> Busy:
+    """The error of a change that must not happen during a run. `held` is the thread's lease, if it has one."""
+    if held is not None and held.run_id is None:
+        return open_in_terminal(thread, held)
+    hint = "Wait for it, or stop it with clew runs cancel."
+    return Busy(f"A run is in progress in {thread.name}.", hint=hint, run_id=held.run_id if held else run_id)
+
+
+def open_in_terminal(thread: Thread, held: Lease | None) -> Busy:
+    where = ""
+    if held is not None:
+        since = time.strftime("%H:%M", time.localtime(held.acquired_at))
+        where = f" since {since} (process {held.owner.pid} on {held.owner.host})"
+    return Busy(f"{thread.name} is open in a terminal{where}.", hint="Leave the agent there first.")
 
 
 def acquire(

@@ -32,6 +32,7 @@ from clew.errors import Busy, Conflict
 from clew.store.records import Lease
 from clew.store.store import Store
 
+IN_TERMINAL = "?"  # in place of a run's id: the thread is open in a terminal (engine/opening.py)
 CANCELLED_WAITING = "The run was cancelled while it waited."
 
 
@@ -56,7 +57,7 @@ def open_run(
         store.runs.create(run)
         holder = take_turn(store, run, token, context, settings)
         if holder is not None and not request.options.wait:
-            raise another_run(request.thread, holder)
+            raise another_run(request.thread, holder, store.leases.find(leases.thread_key(run.thread_id)))
         if holder is not None:
             _wait_in_queue(store, run, token, context, settings)
         if request.answers is not None:
@@ -70,8 +71,10 @@ def open_run(
         return holder is None
 
 
-def another_run(thread: Thread, run_id: str) -> Busy:
-    """The error of a run that would have to wait, and must not."""
+def another_run(thread: Thread, run_id: str, held: Lease | None = None) -> Busy:
+    """The error of a run that would have to wait, and must not. `held` is the thread's lease."""
+    if run_id == IN_TERMINAL:
+        return leases.open_in_terminal(thread, held)
     return Busy(
         f"Another run is in progress in {thread.name}.",
         hint="Wait for it (leave --no-wait out), or stop it with clew runs cancel.",
@@ -189,7 +192,7 @@ def run_ahead(store: Store, run: Run, held: Lease | None, context: RuntimeContex
     """
     now = leases.now(store, context)
     if held is not None and not (held.expires_at < now and leases.is_holder_dead(store, held, context)):
-        return held.run_id or "?"
+        return held.run_id or IN_TERMINAL
     for other in store.runs.newest(thread_id=run.thread_id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=2):
         if other.id != run.id:
             return other.id

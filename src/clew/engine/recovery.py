@@ -98,6 +98,14 @@ def _free_leases(store: Store, context: RuntimeContext) -> None:
         run = store.runs.find(lease.run_id) if lease.run_id else None
         if run is None or run.status not in LIVE:
             store.leases.release(lease.token)  # by the dead holder's token: a new holder has another one
+            _mark_changed(store, lease)
+
+
+def _mark_changed(store: Store, lease: Lease) -> None:
+    """Surfaces show that a thread is open in a terminal, so they are told that it is not any more."""
+    thread = store.threads.by_id(lease.key.removeprefix("thread/")) if lease.key.startswith("thread/") else None
+    if thread is not None and lease.run_id is None:
+        store.threads.update(thread.id, at=thread.updated_at)
 
 
 def _dead_runs(store: Store, context: RuntimeContext) -> list[Run]:

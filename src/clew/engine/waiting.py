@@ -82,7 +82,7 @@ class StartWait:
                 noted = holder
                 until = await self._store.call(partial(_waits_until, holder))
                 is_held = holder == self._run.id
-                await self._journal.note(RunQueued("person") if is_held else RunQueued("thread", holder, until))
+                await self._journal.note(_queued(holder, until, is_held=is_held))
             await recovery.recover_dead(self._store, self._adapter_of, self._context, self._settings)
             await self._pause(self._settings.poll_s * (1 if is_next else SLOW_POLL_FACTOR))
 
@@ -123,3 +123,9 @@ def _waits_until(run_id: str, store: Store) -> float | None:
     """When this run starts, if it waits for a usage limit to reset; else None."""
     run = store.runs.find(run_id)
     return run.asked.not_before if run is not None and run.status is RunStatus.QUEUED else None
+
+
+def _queued(holder: str, until: float | None, *, is_held: bool) -> RunQueued:
+    if is_held:
+        return RunQueued("person")
+    return RunQueued("terminal") if holder == queue.IN_TERMINAL else RunQueued("thread", holder, until)

@@ -14,7 +14,8 @@ from clew.core.history import Turn
 from clew.core.lookup import SHORTEST_BEGINNING, by_prefix
 from clew.core.thread import NAME, NAME_CHARS, Thread
 from clew.engine.engine import Engine
-from clew.errors import Busy, UsageError
+from clew.engine.leases import in_use, live_lease, thread_key
+from clew.errors import UsageError
 from clew.store.store import Store
 
 MAX_PROMPT_CHARS = 10_000_000
@@ -82,8 +83,9 @@ def check_dir(thread: Thread) -> None:
 
 def check_idle(store: Store, engine: Engine, thread: Thread) -> None:
     """Raises Busy during a run in the thread."""
-    if engine.is_held(store, thread.id):
-        raise Busy(f"A run is in progress in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel.")
+    held = live_lease(store, thread_key(thread.id), engine.context)
+    if held is not None:
+        raise in_use(thread, held)
 
 
 def single_thread(store: Store, name: str) -> Thread:

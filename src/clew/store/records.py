@@ -85,6 +85,8 @@ class ThreadSummary(Record):
     questions: int  # the number of open questions
     last_text: str  # the beginning of the last turn
     live: Run | None  # the run that is running or waiting, else the first queued one
+    opened_at: float | None = None  # since when it is open in a terminal; None: it is not
+    first_failure: Run | None = None  # the last run that failed, if the thread never got an answer
 
 
 class ThreadPage(Record):

@@ -48,12 +48,20 @@ class Claude(Adapter):
     def command(self, binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list[str]:
         return command.command(binary, abilities, launch)
 
+    def terminal_command(
+        self, binary: Binary, session_id: str, model: str | None, *, new: bool = False
+    ) -> list[str] | None:
+        return command.terminal_command(binary, session_id, model, new=new)
+
     def path_protection(self, abilities: Abilities, permissions: Permissions) -> PathProtection:
         can = "--settings" in abilities.flags and permissions is not Permissions.ALL
         return PathProtection.RULES if can else PathProtection.NONE
 
     def environment(self, environ: Mapping[str, str]) -> dict[str, str]:
         return command.environment(environ)
+
+    def terminal_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return command.terminal_environment(environ)
 
     def sent_text(self, text: str) -> str:
         return command.sent_text(text)

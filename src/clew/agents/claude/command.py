@@ -63,6 +63,12 @@ def command(binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list
     return argv
 
 
+def terminal_command(binary: Binary, session_id: str, model: str | None, *, new: bool) -> list[str]:
+    """With the user's own settings, and those of the repository as the CLI itself trusts it."""
+    session = ["--session-id", session_id] if new else [f"--resume={session_id}"]
+    return [binary.path, *session, *(["--model", model] if model else [])]
+
+
 def _permissions(permissions: Permissions) -> list[str]:
     """`ask` and `all` have the same options: Clew answers the agent's requests, by asking a person or by the policy."""
     if permissions is Permissions.EDITS:
@@ -118,10 +124,14 @@ def _trust(trust: Trust, abilities: Abilities) -> list[str]:
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The user's own environment, without what another Claude session set in it."""
-    kept = {key: value for key, value in environ.items() if key not in INHERITED_VARIABLES}
     # `@path` anywhere in a message makes the CLI read that file and show it to the model, without asking and also
     # outside the work directory. A transcript, an answer or a pasted text must not be able to do that.
-    return {**kept, "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1"}
+    return {**terminal_environment(environ), "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1"}
+
+
+def terminal_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """In the terminal interface a person types, so `@path` keeps its meaning there."""
+    return {key: value for key, value in environ.items() if key not in INHERITED_VARIABLES}
 
 
 def prompt_line(text: str, uuid: str, images: Sequence[ImageFile] = ()) -> bytes:

@@ -57,6 +57,11 @@ class Codex(Adapter):
 
         return copying.copy_dialog(binary, launch)
 
+    def terminal_command(
+        self, binary: Binary, session_id: str, model: str | None, *, new: bool = False
+    ) -> list[str] | None:
+        return command.terminal_command(binary, session_id, model, new=new)
+
     def path_protection(self, abilities: Abilities, permissions: Permissions) -> PathProtection:
         return PathProtection.SANDBOX if sandbox.can_hide(abilities, permissions) else PathProtection.NONE
 

@@ -68,6 +68,15 @@ def _image(image: ImageFile) -> str:
     return f"--image={image.path}"
 
 
+def terminal_command(binary: Binary, session_id: str, model: str | None, *, new: bool) -> list[str] | None:
+    """With the user's own settings. The server that the terminal interface would start outlives it and keeps the
+    session locked."""
+    if new or not is_session_id(session_id):  # Codex chooses the id of a session itself
+        return None
+    no_server = setting("features.daemon_auto_start", "false")
+    return [binary.path, "resume", *no_server, *(["--model", model] if model else []), session_id]
+
+
 def trust(launch: LaunchProfile) -> list[str]:
     """A repository's own settings run code (hooks, MCP servers), so they load only where the user trusts them.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 from clew.api.wire.failures import Failure
 from clew.api.wire.operations import Operation
 from clew.api.wire.shape import Doc, Shape, Time
+from clew.api.wire.threads import Thread
 
 
 class AgentSession(Shape):
@@ -25,6 +26,13 @@ class AgentSession(Shape):
 class AgentSessionList(Shape):
     items: list[AgentSession]
     more: Annotated[bool, Doc("There are older ones")]
+
+
+class Latest(Shape):
+    """What a person would continue in a directory."""
+
+    thread: Annotated[Thread | None, Doc("The thread last used there, or else in the repository that contains it")]
+    session: Annotated[AgentSession | None, Doc("Without a thread: the newest session of a plain CLI there")]
 
 
 class AdoptedSession(AgentSession):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from clew.api.wire.failures import Failure
 from clew.api.wire.questions import Question, ToolRule, question, tool_rule
+from clew.api.wire.run_failures import failure_of
 from clew.api.wire.runs import Run, Status, run
 from clew.api.wire.shape import Doc, Money, Permissions, Shape, Time, Trust, Visibility
 from clew.api.wire.turns import Turn, turn
@@ -57,8 +59,10 @@ class Thread(Shape):
     turns: Annotated[int, Doc("The number of visible turns")]
     cost_usd: Annotated[Money, Doc("The cost of all its runs, also of turns that were made outside Clew")]
     live: Annotated[LiveRun | None, Doc("The run that is running or waiting, else the first queued one")]
+    opened_at: Annotated[Time | None, Doc("Since when it is open in a terminal (clew open); null: it is not")]
     questions: Annotated[int, Doc("The number of open questions")]
     last_text: Annotated[str, Doc("The beginning of its last turn")]
+    first_failure: Annotated[Failure | None, Doc("Why its last run failed, if the thread never got an answer")]
 
 
 class ThreadPage(Shape):
@@ -98,6 +102,7 @@ def thread(summary: ThreadSummary) -> Thread:
         allowed=[tool_rule(rule) for rule in record.tool_rules],
         origin=None if record.origin is None else origin(record.origin),
         live=None if live is None else LiveRun.of(live, run_id=live.id),
+        first_failure=None if summary.first_failure is None else failure_of(summary.first_failure),
     )
 
 

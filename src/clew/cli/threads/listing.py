@@ -27,6 +27,7 @@ from clew.errors import UsageError
 if TYPE_CHECKING:
     from clew.api.client import Client
     from clew.api.views import ListedThread
+    from clew.core.runs.run import Run as RunRecord
 
 OFFSET = click.option("--offset", type=click.IntRange(0, 1_000_000_000), default=0, help="Skip this many first.")
 HEADINGS = ["NAME", "KIND", "LAST USED", "STATE", "TURNS", "CHARS", "COST", "AGENT", "DIRECTORY"]
@@ -153,8 +154,14 @@ def _object(listed: ListedThread, queued: int) -> dict[str, Any]:
         "live": None if live is None else {"run": live.id, "status": live.status},
         "queued": queued,
         "questions": summary.questions,
+        "opened_at": stamp(summary.opened_at),
+        "first_failure": _failure(summary.first_failure),
         "last_text": summary.last_text,
     }
+
+
+def _failure(run: RunRecord | None) -> dict[str, Any] | None:
+    return None if run is None else {"run": run.id, "outcome": run.outcome, "error": run.error}
 
 
 def thread_object(record: ThreadRecord) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from clew.cli.threads.push import pull, push
 from clew.cli.threads.search import search
 from clew.cli.threads.settings import rename, set_
 from clew.cli.threads.sync import sync
+from clew.cli.threads.work import call_lines, file_lines, session_lines, session_objects, work_object
 from clew.cli.ui.formatting import agent_words, ago, harmless, one_line, plural, short_ids, speaker
 from clew.cli.ui.printing import for_terminal, note, print_json, say
 from clew.cli.ui.upcoming import upcoming_of
@@ -79,16 +80,25 @@ for command in (
 @AS_JSON
 @client_command(reads=True)
 async def show(client: Client, name: str, as_json: bool) -> None:
-    """Show a thread: its numbered turns, what is queued or asked, and whether the next turn would resume.
+    """Show a thread: its numbered turns with tool calls and changed files, its sessions, what is queued or asked, and
+    whether the next turn would resume.
 
+    Each session has the command that opens it in the agent's own CLI; `clew open` opens the one that a turn would use.
     Turns that were made outside Clew are only counted: `threads sync`, or the next `clew ask`, brings them in.
     """
     thread = await client.find(name)
     turns = await thread.turns()
+    work = await thread.work()
+    of_turn = {each.turn_id: each for each in work.turns}
     upcoming = await upcoming_of(client, thread)
     record = thread.record
     if as_json:
-        shown = {"turns": [_turn_object(number, turn) for number, turn in enumerate(turns, start=1)]}
+        shown = {
+            "turns": [
+                _turn_object(number, turn) | work_object(of_turn.get(turn.id)) for number, turn in enumerate(turns, 1)
+            ],
+            "sessions": session_objects(work.sessions),
+        }
         print_json(thread_object(record) | shown | upcoming.as_object())
         return
     say(f"{record.name}  {agent_words(record.agent, record.model)}  {harmless(record.cwd)}")
@@ -103,12 +113,15 @@ async def show(client: Client, name: str, as_json: bool) -> None:
     short = short_ids(turn.id for turn in turns)
     unanswered = _unanswered(turns, await client.runs(thread=thread, limit=ALL_ROWS))
     for number, turn in enumerate(turns, start=1):
-        say(f"\n{_turn_heading(number, turn, short[turn.id])}\n{for_terminal(turn.text)}")
-        for image in turn.images:
-            say(f"[image: {harmless(words(image))}]")
+        work_of_turn = of_turn.get(turn.id)
+        say("\n".join([f"\n{_turn_heading(number, turn, short[turn.id])}", *call_lines(work_of_turn)]))
+        images = [f"[image: {harmless(words(image))}]" for image in turn.images]
+        say("\n".join([for_terminal(turn.text), *images, *file_lines(work_of_turn)]))
         if turn.id in unanswered:
             say(f"(no answer{unanswered[turn.id]})")
     say()
+    for line in session_lines(work.sessions):
+        say(line)
     for line in upcoming.lines():
         say(line)
 

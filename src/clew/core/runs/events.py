@@ -32,10 +32,10 @@ class Event(Record):
 
 
 class RunQueued(Event, kind="run_queued", urgent=True):
-    """The run waits: for the thread (another run has its lease), for a free agent slot, for a usage limit to reset, or
-    until a person sends it."""
+    """The run waits: for the thread (another run has its lease, or it is open in a terminal), for a free agent slot,
+    for a usage limit to reset, or until a person sends it."""
 
-    waiting_for: str  # "thread", "slot", "limit" or "person" (the run is on hold)
+    waiting_for: str  # "thread", "terminal", "slot", "limit" or "person" (the run is on hold)
     held_by: str | None = None  # the run that holds the thread
     until: float | None = None  # when the limit resets, in epoch seconds
 

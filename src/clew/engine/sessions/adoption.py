@@ -21,12 +21,12 @@ from clew.core.pins import Absorbed, Mark, Pin, PinState, Runtime, has_diverged
 from clew.core.record import Record
 from clew.core.session import SessionState, SessionTurn
 from clew.core.thread import Thread, is_safe_argument
-from clew.engine.leases import live_lease, thread_key
+from clew.engine.leases import in_use, live_lease, thread_key
 from clew.engine.planning.notices import taken_over_key
 from clew.engine.sessions.observation import mark_of, observed_in, turns_in
 from clew.engine.sessions.outside import Arrival, OutsideRound, newest_pins, outside_rounds, store_arrival
 from clew.engine.settings import RuntimeContext
-from clew.errors import Busy, Conflict
+from clew.errors import Conflict
 from clew.store.store import Store
 
 
@@ -134,8 +134,7 @@ def _rounds(store: Store, pin: Pin, found: FoundSession, context: RuntimeContext
 def _check_idle(store: Store, thread: Thread, context: RuntimeContext) -> None:
     held = live_lease(store, thread_key(thread.id), context)
     if held is not None:
-        hint = "Wait for it, or stop it with clew runs cancel."
-        raise Busy(f"A run is in progress in {thread.name}.", hint=hint, run_id=held.run_id)
+        raise in_use(thread, held)
 
 
 def count_turns(found: FoundSession) -> int:

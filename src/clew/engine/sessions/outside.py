@@ -120,7 +120,9 @@ def _newest(pins: Sequence[Pin], adapter_of: AdapterOf | None = None) -> list[Pi
 
 def _never_began(pin: Pin, adapter_of: AdapterOf | None) -> bool:
     adapter = adapter_of(pin.agent) if adapter_of is not None else None
-    if adapter is None or pin.mark is not None or pin.state is not PinState.PROVISIONAL or pin.borrowed_at is not None:
+    if adapter is None or pin.state is not PinState.PROVISIONAL or pin.borrowed_at is not None:
+        return False
+    if pin.mark is not None and pin.mark.size_bytes:
         return False
     return observe(adapter, pin).state is SessionState.GONE
 
@@ -138,6 +140,8 @@ def with_outside(store: Store, before: Arrival, pin: Pin, observed: Observed, co
     absorbed = [Absorbed.of(turn) for each in made for turn in each.turns]
     if pin.pending is None:  # else it is not known what comes before these turns in the session
         moved = replace(moved, absorbed=(*pin.absorbed, *absorbed))
+        if pin.state is PinState.PROVISIONAL and any(each.run.status is RunStatus.ANSWERED for each in made):
+            moved = replace(moved, state=PinState.GOOD)  # it was begun in a terminal, and its file has an answer
         if observed.cost_total_usd is None:  # a later total will contain what is only estimated here
             estimated = sum(each.run.cost_usd for each in made)
             moved = replace(moved, cost_total_usd=moved.cost_total_usd + estimated)

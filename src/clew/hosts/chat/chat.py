@@ -5,8 +5,8 @@ It adds no text of its own: `standing` and `text` are the person's, and the core
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,20 +23,24 @@ from clew.core.runs.run import Run, RunStatus
 from clew.core.session import SessionState
 from clew.core.thread import Permissions, Thread, Trust, kind_of, name_from
 from clew.engine.engine import Engine
-from clew.engine.leases import live_lease, thread_key
+from clew.engine.leases import in_use, live_lease, thread_key
 from clew.engine.queue import another_run
 from clew.engine.request import TurnRequest
 from clew.engine.turn import LiveTurn
-from clew.errors import Busy, Conflict, UsageError
+from clew.errors import Conflict, UsageError
 from clew.hosts.validation import check_dir, check_idle, check_name, check_prompt, existing_dir, named_turn
 from clew.store.store import Store
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
     from clew.core.runs.options import ImageSource
+    from clew.engine.opening import HeldThread, Opening
+    from clew.engine.sessions.in_plain_cli import ThreadSession as ThreadSession
+    from clew.engine.work import TurnWork as TurnWork
     from clew.hosts.chat.preview import Preview
     from clew.hosts.chat.questions import OpenQuestions
     from clew.hosts.chat.queued import QueuedPrompts
+    from clew.hosts.chat.terminal import OpenTerminal
 
 T = TypeVar("T")
 RUNS_READ = 1000  # how many of the newest runs are read: more than a thread ever has queued
@@ -64,6 +68,13 @@ class Deleted(Record):
     others: tuple[str, ...] = ()  # threads that were deleted with this one: the other thread of a pair
 
 
+class ThreadWork(Record):
+    """What the agents of a thread did, and the sessions in which they did it."""
+
+    turns: tuple[TurnWork, ...]
+    sessions: tuple[ThreadSession, ...]
+
+
 class Synced(Record):
     """The turns that were made outside Clew and that came in, or that would come in."""
 
@@ -71,6 +82,7 @@ class Synced(Record):
     turns: History
     is_compacted: bool = False  # one of its sessions was compacted: it holds earlier turns only as a summary
     branched: tuple[SessionId, ...] = ()  # sessions that were continued apart from the thread: they can be adopted
+    cost_usd: float = 0.0  # of those turns, as far as it is known
 
 
 # Writes a thread, or both threads of a pair, to an archive file and deletes them from the store. Raises Busy.
@@ -129,8 +141,10 @@ class Chat:
         return await self._store.call(lambda store: store.threads.find(name))
 
     async def latest(self, cwd: str) -> Thread | None:
-        """The thread last used in this directory."""
-        return await self._store.call(lambda store: store.threads.latest(os.path.realpath(cwd)))
+        """The thread last used in this directory; if there is none, in the repository that contains it."""
+        from clew.hosts.chat.latest import latest_thread
+
+        return await latest_thread(self._engine, cwd)
 
     async def list(self, *, cwd: str | None = None, limit: int = 50, offset: int = 0) -> list[Thread]:
         return await self._store.call(lambda store: store.threads.recent(cwd=cwd, limit=limit, offset=offset))
@@ -268,6 +282,19 @@ class Chat:
 
         return await self._while_idle(thread, archive)
 
+    async def work(self, thread: Thread) -> ThreadWork:
+        """The tool calls and changed files of each turn, and the thread's sessions."""
+        from clew.engine.sessions.in_plain_cli import sessions_of
+        from clew.engine.work import work_of
+
+        engine = self._engine
+
+        def read(store: Store) -> ThreadWork:
+            sessions = sessions_of(store, thread, engine.adapter_of, engine.find, engine.context.environ)
+            return ThreadWork(work_of(store, thread, engine.adapter_of), sessions)
+
+        return await self._store.read_large(read)
+
     async def session_words(self, thread: Thread, *, before: int | None = None, archived: int = 0) -> str:
         """What the changes of the thread have done to its session, in words for the user.
 
@@ -288,10 +315,11 @@ class Chat:
         turn = await self._turn(thread, turn_id)
         return replace(preview, after_change=await after_change(self._engine, thread, turn))
 
-    async def sync(self, thread: Thread, *, dry_run: bool = False) -> Synced:
+    async def sync(self, thread: Thread, *, dry_run: bool = False, held: HeldThread | None = None) -> Synced:
         """Brings in the turns that were made outside Clew in the thread's sessions. Raises Busy during a run.
 
-        `dry_run`: only says what would come in, also during a run.
+        `dry_run`: only says what would come in, also during a run. `held`: the caller holds the thread's lease; raises
+        Conflict if it has lost it.
         """
         from clew.engine.sessions.outside import Arrival, arrival, has_news, left_behind, store_arrival
 
@@ -308,7 +336,8 @@ class Chat:
             states = {pin.session_id: found.observed[pin.id].state for pin in pins if pin.id in found.observed}
             branched = tuple(session for session, state in states.items() if state is SessionState.BRANCHED)
             apart = (*branched, *left_behind(pins, engine.adapter_of))
-            return pins, found, Synced(thread.name, found.turns, bool(found.compacted), apart)
+            cost_usd = sum(each.run.cost_usd for each in found.rounds)
+            return pins, found, Synced(thread.name, found.turns, bool(found.compacted), apart, cost_usd)
 
         def bring_in(store: Store, now: float) -> Synced:
             is_as_seen = store.pins.of_thread(thread.id) == seen[0] and store.turns.history(thread.id) == history
@@ -329,7 +358,32 @@ class Chat:
         # The files are read before the transaction, because it keeps other writers waiting.
         history = await self._store.call(lambda store: store.turns.history(thread.id))
         seen = await self._store.read_large(look)
-        return await self._while_idle(thread, bring_in)
+        if held is None:
+            return await self._while_idle(thread, bring_in)
+
+        def guarded(store: Store) -> Synced:
+            held.fence(store)
+            synced = bring_in(store, engine.context.clock())
+            held.retire_unused(store)
+            return synced
+
+        return await self._store.atomically(guarded)
+
+    async def opening(self, thread: Thread, agent: str | None, model: str | None) -> Opening:
+        """How the thread would be opened in the agent's terminal interface now. Stores nothing."""
+        from clew.engine.opening import opening_of
+        from clew.hosts.chat.terminal import open_request
+
+        return await opening_of(self._engine, open_request(thread, agent, model))
+
+    @asynccontextmanager
+    async def in_terminal(self, thread: Thread, agent: str | None, model: str | None) -> AsyncIterator[OpenTerminal]:
+        """Holds the thread for the agent's terminal interface. Raises Busy, and Conflict if a turn must come first."""
+        from clew.engine.opening import held_open
+        from clew.hosts.chat.terminal import OpenTerminal, open_request
+
+        async with held_open(self._engine, open_request(thread, agent, model)) as held:
+            yield OpenTerminal(self, thread, held)
 
     async def explain(
         self, thread: Thread, text: str | None, options: TurnOptions = NO_OPTIONS, **changes: Any
@@ -395,14 +449,9 @@ class Chat:
 
         def guarded(store: Store) -> T:
             held = live_lease(store, thread_key(thread.id), context)
-            holder = held.run_id if held is not None else None
             begun = store.runs.newest(thread_id=thread.id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=1)
-            if holder is not None or begun:
-                raise Busy(
-                    f"A run is in progress in {thread.name}.",
-                    hint="Wait for it, or stop it with clew runs cancel.",
-                    run_id=holder or begun[0].id,
-                )
+            if held is not None or begun:
+                raise in_use(thread, held, begun[0].id if begun else None)
             return work(store, context.clock())
 
         return await self._store.atomically(guarded)

@@ -303,7 +303,7 @@ class Archives:
         held = store.leases.find(thread_key(thread.id))
         use = store.threads.use_of(thread.id, asked=asked)
         if live_lease(store, thread_key(thread.id), self._engine.context) is not None:
-            use = use or "a run is active"
+            use = use or ("a run is active" if held is not None and held.run_id else "it is open in a terminal")
         if thread.kind == "pair" and any(
             not is_holder_dead(store, lease, self._engine.context) and _is_of(store, lease.key, thread)
             for lease in store.leases.under(LEASE_PREFIX)

@@ -37,7 +37,7 @@ async def list_(
         agent=agent or None,
         project=shared.roots.resolved(project) if project else None,
         limit=limit,
-        allowed=_allowed(shared),
+        allowed=allowed_sessions(shared),
     )
     items = [sessions.session_shape(each) for each in found]
     return json_response(wire.AgentSessionList(items=items, more=has_more).to_json())
@@ -60,13 +60,13 @@ async def adopt(body: AdoptRequest, shared: TheShared) -> Response:
         agent=body.agent,
         project=None if body.project is None else shared.roots.resolved(body.project),
     )
-    chosen = await sessions.choose(shared.client, selection, allowed=_allowed(shared))
+    chosen = await sessions.choose(shared.client, selection, allowed=allowed_sessions(shared))
     if chosen.failed and not chosen.sessions:
         raise chosen.failed[0]
     return started(sessions.adopt(shared.client, chosen, dry_run=bool(body.dry_run)))
 
 
-def _allowed(shared: SharedState) -> Callable[[str], bool]:
+def allowed_sessions(shared: SharedState) -> Callable[[str], bool]:
     """Some sessions name no directory: with roots, they are not allowed."""
     roots = shared.roots
     return lambda folder: not roots.paths or (bool(folder) and roots.allow(folder))

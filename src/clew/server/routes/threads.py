@@ -15,6 +15,7 @@ from clew.api.wire.runs import Run
 from clew.api.wire.turns import ArchivedTurns, SyncedThread, Turn, synced_thread
 from clew.api.wire.turns import turn as turn_shape
 from clew.core.images import FORMATS
+from clew.api.wire.work import ThreadWork, thread_work
 from clew.core.thread import KINDS
 from clew.server.access import TheClient, TheShared, ThreadName, TurnId
 from clew.server.models import requests
@@ -129,6 +130,13 @@ async def image(
     """An image of one of the thread's prompts."""
     found, content = await client.views.image(await client.find(name), digest)
     return Response(content, media_type=found.media_type)
+
+
+@router.get("/{thread}/work", response_model=ThreadWork, responses=fails(404, body=False), tags=["threads"])
+async def work(name: ThreadName, client: TheClient) -> Response:
+    """What the thread's agents did: the tool calls and changed files of each turn; and its sessions, each with the
+    command that opens it in the agent's own terminal interface."""
+    return json_response(thread_work(await (await client.find(name)).work()).to_json())
 
 
 @router.get("/{thread}/session", response_model=SessionPreview, responses=fails(404, body=False), tags=["threads"])

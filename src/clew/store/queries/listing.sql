@@ -6,7 +6,11 @@ SELECT threads.*, threads.spent_usd AS total_usd,
     (SELECT COUNT(*) FROM questions WHERE questions.state = 'open' AND questions.thread_id = threads.id
         AND questions.reply IS NULL) AS question_count,
     (SELECT substr(turns.text, 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
-        ORDER BY turns.position DESC LIMIT 1) AS last_text
+        ORDER BY turns.position DESC LIMIT 1) AS last_text,
+    NOT EXISTS (SELECT 1 FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
+        AND turns.role = 'assistant') AS unanswered,
+    (SELECT leases.acquired_at FROM leases WHERE leases.key = 'thread/' || threads.id AND leases.run_id IS NULL)
+        AS opened_at
 FROM threads
 WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
     AND (CAST(:cwd AS TEXT) IS NULL OR threads.cwd = :cwd)
@@ -26,7 +30,11 @@ SELECT threads.*, threads.spent_usd AS total_usd,
     (SELECT COUNT(*) FROM questions WHERE questions.state = 'open' AND questions.thread_id = threads.id
         AND questions.reply IS NULL) AS question_count,
     (SELECT substr(turns.text, 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
-        ORDER BY turns.position DESC LIMIT 1) AS last_text
+        ORDER BY turns.position DESC LIMIT 1) AS last_text,
+    NOT EXISTS (SELECT 1 FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
+        AND turns.role = 'assistant') AS unanswered,
+    (SELECT leases.acquired_at FROM leases WHERE leases.key = 'thread/' || threads.id AND leases.run_id IS NULL)
+        AS opened_at
 FROM threads
 WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
     AND (CAST(:cwd AS TEXT) IS NULL OR threads.cwd = :cwd)
@@ -46,7 +54,11 @@ SELECT threads.*, threads.spent_usd AS total_usd,
     (SELECT COUNT(*) FROM questions WHERE questions.state = 'open' AND questions.thread_id = threads.id
         AND questions.reply IS NULL) AS question_count,
     (SELECT substr(turns.text, 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
-        ORDER BY turns.position DESC LIMIT 1) AS last_text
+        ORDER BY turns.position DESC LIMIT 1) AS last_text,
+    NOT EXISTS (SELECT 1 FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
+        AND turns.role = 'assistant') AS unanswered,
+    (SELECT leases.acquired_at FROM leases WHERE leases.key = 'thread/' || threads.id AND leases.run_id IS NULL)
+        AS opened_at
 FROM threads
 WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
     AND (CAST(:cwd AS TEXT) IS NULL OR threads.cwd = :cwd)

@@ -33,6 +33,12 @@ ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit;
 SELECT * FROM threads WHERE cwd = :cwd AND kind = :kind
 ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT 1;
 
+-- name: threads_below
+-- Those of a directory and of all directories below it.
+SELECT * FROM threads WHERE kind = :kind
+    AND substr(cwd || '/', 1, length(CAST(:below AS TEXT))) = :below
+ORDER BY updated_at DESC, created_at DESC, id DESC LIMIT :limit OFFSET :offset;
+
 -- name: thread_names
 -- For the hint about a name that does not exist: the newest threads are the most likely ones.
 SELECT name FROM threads ORDER BY updated_at DESC LIMIT :limit;

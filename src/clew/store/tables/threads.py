@@ -104,6 +104,12 @@ class ThreadTable(Table):
         """The thread of that kind that was last used in that directory."""
         return first(thread_from, self._database.one("latest_thread", cwd=cwd, kind=kind))
 
+    def below(self, folder: str, *, kind: str = "chat", limit: int = 50, offset: int = 0) -> list[Thread]:
+        """The threads of that kind in that directory and in those below it, the last used first."""
+        below = folder.rstrip("/") + "/"
+        rows = self._database.all("threads_below", below=below, kind=kind, limit=limit, offset=offset)
+        return each(thread_from, rows)
+
     def update(self, thread_id: str, *, at: float, **changes: Any) -> Thread:
         """Changes fields of the record and `updated_at`. Raises Conflict for a name that is taken."""
         if changes.keys() & {"id", "created_at", "updated_at"}:

@@ -31,6 +31,8 @@ from clew.store.tables.turns import no_such_turn
 
 ENDED_LOOKED_AT = 50  # ended runs that are read, because the newest may be runs that were cancelled before they started
 
+FAILURES = frozenset({RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.INTERRUPTED})
+
 
 class PageFilters(TypedDict, total=False):
     """Which threads are listed, and which page of them."""
@@ -133,9 +135,19 @@ class ThreadViews:
                 row["question_count"],
                 row["last_text"] or "",
                 live.get(row["id"]),
+                row["opened_at"],
+                self._first_failure(row) if row["id"] not in live else None,
             ),
             rows,
         )
+
+    def _first_failure(self, row: Row) -> Run | None:
+        """The last run, if it failed and the thread has no answer at all."""
+        if not (row["turn_count"] and row["unanswered"]):
+            return None
+        newest = self._runs.newest(thread_id=row["id"], limit=ENDED_LOOKED_AT)
+        ended = next((run for run in newest if _is_shown(run)), None)
+        return ended if ended is not None and ended.status in FAILURES else None
 
     def _live_runs(self, thread_id: str | None = None) -> dict[str, Run]:
         """By thread: the active run, else the next queued one. Held runs are not started, so they do not count."""

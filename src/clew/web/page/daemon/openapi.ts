@@ -191,6 +191,15 @@ export interface components {
             /** @description Null for an agent's turn, which cannot be retried */
             retry: string | null;
         };
+        ChangedFile: {
+            /** @description Relative to the work directory, if it is inside */
+            path: string;
+            /**
+             * @description Of the last edit
+             * @enum {string}
+             */
+            kind: "write" | "change" | "delete";
+        };
         /** @description One of the answers to a request for permission. */
         Choice: {
             /** @enum {string} */
@@ -1015,6 +1024,13 @@ export interface components {
         KeptThread: {
             thread: string;
             why: string;
+        };
+        /** @description What a person would continue in a directory. */
+        Latest: {
+            /** @description The thread last used there, or else in the repository that contains it */
+            thread: components["schemas"]["Thread"] | null;
+            /** @description Without a thread: the newest session of a plain CLI there */
+            session: components["schemas"]["AgentSession"] | null;
         };
         Limits: {
             timeout_s: number | null;
@@ -2253,6 +2269,21 @@ export interface components {
             state: "running" | "resumable" | "fresh";
             count: number;
         };
+        /** @description A session that the thread uses. */
+        SessionOfThread: {
+            agent: string;
+            model: string;
+            id: string;
+            /** @enum {string} */
+            state: "provisional" | "good" | "poisoned" | "retired";
+            cwd: string;
+            /** @description It belongs to another thread: the next turn continues in a copy */
+            borrowed: boolean;
+            /** @description The newest of its agent and model */
+            current: boolean;
+            /** @description Opens it in the agent's own terminal interface; null: it has no file on this machine */
+            command: string | null;
+        };
         /** @description Whether the next turn resumes a session, and what it would send and cost. */
         SessionPreview: {
             thread: string;
@@ -2488,10 +2519,14 @@ export interface components {
             cost_usd: number;
             /** @description The run that is running or waiting, else the first queued one */
             live: components["schemas"]["LiveRun"] | null;
+            /** @description Since when it is open in a terminal (clew open); null: it is not */
+            opened_at: string | null;
             /** @description The number of open questions */
             questions: number;
             /** @description The beginning of its last turn */
             last_text: string;
+            /** @description Why its last run failed, if the thread never got an answer */
+            first_failure: components["schemas"]["Failure"] | null;
         };
         ThreadChange: {
             name?: string | null;
@@ -2524,6 +2559,12 @@ export interface components {
             outside_turns: number;
             version: number;
         };
+        ThreadWork: {
+            /** @description Those with tool calls, the oldest first */
+            turns: components["schemas"]["TurnWork"][];
+            /** @description The oldest first */
+            sessions: components["schemas"]["SessionOfThread"][];
+        };
         ToolResult: {
             question_id: string;
             allow: boolean;
@@ -2547,6 +2588,15 @@ export interface components {
             cwd: string;
             /** @description All that it allows, in words */
             words: string;
+        };
+        /** @description One call of a tool. */
+        ToolUse: {
+            name: string;
+            input: {
+                [key: string]: unknown;
+            };
+            /** @enum {string} */
+            status: "running" | "waiting" | "done" | "failed" | "declined" | "unfinished";
         };
         Turn: {
             id: string;
@@ -2589,6 +2639,15 @@ export interface components {
         TurnReference: {
             /** @description The id of a turn */
             turn: string;
+        };
+        /** @description What an agent did for one turn. */
+        TurnWork: {
+            /** @description The answer; the prompt, if its run gave none */
+            turn_id: string;
+            run_id: string;
+            tools: components["schemas"]["ToolUse"][];
+            /** @description As far as the tools' inputs say; commands may change others */
+            files: components["schemas"]["ChangedFile"][];
         };
         Usage: {
             /** @description Without cached tokens */
@@ -2662,6 +2721,7 @@ export type ArchivedThread = components['schemas']['ArchivedThread'];
 export type ArchivedTurns = components['schemas']['ArchivedTurns'];
 export type ArrivedSession = components['schemas']['ArrivedSession'];
 export type ChangePreview = components['schemas']['ChangePreview'];
+export type ChangedFile = components['schemas']['ChangedFile'];
 export type Choice = components['schemas']['Choice'];
 export type CleanOperation = components['schemas']['CleanOperation'];
 export type CleanRequest = components['schemas']['CleanRequest'];
@@ -2730,6 +2790,7 @@ export type Job = components['schemas']['Job'];
 export type JobList = components['schemas']['JobList'];
 export type JobRetry = components['schemas']['JobRetry'];
 export type KeptThread = components['schemas']['KeptThread'];
+export type Latest = components['schemas']['Latest'];
 export type Limits = components['schemas']['Limits'];
 export type LiveRun = components['schemas']['LiveRun'];
 export type Marker = components['schemas']['Marker'];
@@ -2806,6 +2867,7 @@ export type RunFigures = components['schemas']['RunFigures'];
 export type RunList = components['schemas']['RunList'];
 export type RunSummary = components['schemas']['RunSummary'];
 export type SessionCount = components['schemas']['SessionCount'];
+export type SessionOfThread = components['schemas']['SessionOfThread'];
 export type SessionPreview = components['schemas']['SessionPreview'];
 export type Settings = components['schemas']['Settings'];
 export type ShownJob = components['schemas']['ShownJob'];
@@ -2817,12 +2879,15 @@ export type Thread = components['schemas']['Thread'];
 export type ThreadChange = components['schemas']['ThreadChange'];
 export type ThreadPage = components['schemas']['ThreadPage'];
 export type ThreadView = components['schemas']['ThreadView'];
+export type ThreadWork = components['schemas']['ThreadWork'];
 export type ToolResult = components['schemas']['ToolResult'];
 export type ToolRule = components['schemas']['ToolRule'];
+export type ToolUse = components['schemas']['ToolUse'];
 export type Turn = components['schemas']['Turn'];
 export type TurnChange = components['schemas']['TurnChange'];
 export type TurnDifference = components['schemas']['TurnDifference'];
 export type TurnReference = components['schemas']['TurnReference'];
+export type TurnWork = components['schemas']['TurnWork'];
 export type Usage = components['schemas']['Usage'];
 export type Verdict = components['schemas']['Verdict'];
 export type OperationEvent = components['schemas']['OperationEvent'];

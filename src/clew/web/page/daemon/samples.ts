@@ -23,6 +23,8 @@ export const thread = (id: string, fields: Partial<Thread> = {}): Thread => ({
   live: null,
   questions: 0,
   last_text: "",
+  first_failure: null,
+  opened_at: null,
   ...fields,
 });
 
