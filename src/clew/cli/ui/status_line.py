@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from clew.cli.ui.formatting import harmless
+from clew.cli.ui.printing import shows_markdown
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -81,6 +82,10 @@ class StatusLine:
         console = Console(file=unguarded(sys.stderr))
         if not console.is_terminal or console.is_dumb_terminal:
             return None
+        if shows_markdown(sys.stdout):
+            from clew.cli.ui.markdown.printer import preload
+
+            preload()
         return Live(
             console=console,
             get_renderable=self._line,

@@ -16,7 +16,7 @@ from clew.cli.ui.markdown.lines import (
     within_quotes,
     without_indent,
 )
-from clew.cli.ui.markdown.rows import PLAIN, Row, Span, cells_of, style
+from clew.cli.ui.markdown.rows import PLAIN, Row, Span, cells_of, merged, style
 from clew.cli.ui.markdown.table import Table, is_row, is_rule
 
 LEAST_COLUMNS = 20  # a terminal that is narrower breaks the rows itself
@@ -270,7 +270,7 @@ class Document:
 
     def _put(self, spans: list[Span]) -> None:
         """A row with what the containers put before it."""
-        self._put_row((*self._prefix(), *spans))
+        self._put_row(merged([*self._prefix(), *spans]))
         self._new.clear()
 
     def _put_row(self, row: Row) -> None:

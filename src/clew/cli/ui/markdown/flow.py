@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from clew.cli.ui.markdown.rows import Row, Span, cells_of, width_of
+from clew.cli.ui.markdown.rows import Row, Span, cells_of, merged, width_of
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -99,22 +99,11 @@ class Flow:
         self._word, self._gap = [], None
 
     def _end_row(self) -> None:
-        self._rows.append(tuple(_merged([*self._begin, *self._row])))
+        self._rows.append(merged([*self._begin, *self._row]))
         self._begin, self._row, self._row_cells = self._rest, [], 0
 
     def _room(self) -> int:
         return self._columns() - cells_of(self._begin)
-
-
-def _merged(spans: Iterable[Span]) -> list[Span]:
-    """Neighbours of one style are one span."""
-    found: list[Span] = []
-    for text, shown in spans:
-        if found and found[-1][1] == shown:
-            found[-1] = (found[-1][0] + text, shown)
-        elif text:
-            found.append((text, shown))
-    return found
 
 
 def _pieces(word: str) -> Iterator[str]:

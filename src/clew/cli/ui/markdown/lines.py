@@ -18,7 +18,7 @@ _RULER = re.compile(r"([-*_])[ \t]*(?:\1[ \t]*){2,}")
 _ITEM = re.compile(r"([-+*]|\d{1,9}[.)])(?:[ \t]+|$)")
 _HEADING = re.compile(r"(#{1,6})(?:[ \t]+|$)")
 _FENCE = re.compile(r"(`{3,})([^`]*)|(~{3,})(.*)")
-_UNDECIDED = re.compile(r"[-+*_=\s]*|\d{1,9}[.)]?|#{1,6}|`{1,2}|`{3,}[^`]*|~+|~{3,}.*|\|.*")
+_UNDECIDED = re.compile(r"[-+*_=\s]*|\d{1,9}(?:[.)][ \t]*)?|#{1,6}|`{1,2}|`{3,}[^`]*|~+|~{3,}.*|\|.*")
 
 
 class Container(Record):

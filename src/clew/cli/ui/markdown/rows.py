@@ -26,6 +26,17 @@ def combined(one: Style, other: Style) -> Style:
     return one + other
 
 
+def merged(spans: Iterable[Span]) -> Row:
+    """Neighbours of one style are one span."""
+    found: list[Span] = []
+    for text, shown in spans:
+        if found and found[-1][1] == shown:
+            found[-1] = (found[-1][0] + text, shown)
+        elif text:
+            found.append((text, shown))
+    return tuple(found)
+
+
 def text_of(spans: Iterable[Span]) -> str:
     return "".join(text for text, _ in spans)
 
