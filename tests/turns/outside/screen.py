@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from rich.cells import cell_len
+
 ROWS: Final = 40
 COLUMNS: Final = 120
 
@@ -23,18 +25,28 @@ _PIECE: Final = re.compile(
 
 
 class Screen:
-    """A screen without colours. What scrolls out at the top is gone."""
+    """A screen without colours. Lines that scroll out at its top are in `history`."""
 
-    def __init__(self) -> None:
-        self._lines = [_blank() for _ in range(ROWS)]
+    def __init__(self, columns: int = COLUMNS, rows: int = ROWS) -> None:
+        self._columns, self._rows = columns, rows
+        self.history: list[str] = []
+        self._lines = [self._blank() for _ in range(rows)]
         self._row = self._column = 0
-        self._top, self._bottom = 0, ROWS  # the region that scrolls
+        self._top, self._bottom = 0, rows  # the region that scrolls
         self._saved = (0, 0)
         self._rest = ""  # the beginning of a sequence that is not complete yet
 
     @property
     def text(self) -> str:
         return "\n".join("".join(line).rstrip() for line in self._lines).rstrip()
+
+    @property
+    def everything(self) -> str:
+        """The screen with what has scrolled out of it."""
+        return "\n".join([*self.history, self.text]).rstrip()
+
+    def _blank(self) -> list[str]:
+        return [" "] * self._columns
 
     def write(self, text: str) -> None:
         text, at = self._rest + text, 0
@@ -56,24 +68,34 @@ class Screen:
                 self._down()
             case "\b":
                 self._column = max(0, self._column - 1)
+            case "\t":
+                self._column = min((self._column // 8 + 1) * 8, self._columns - 1)
             case _ if character >= " ":
-                if self._column >= COLUMNS:
-                    self._column = 0
-                    self._down()
-                self._lines[self._row][self._column] = character
-                self._column += 1
+                self._put_cells(character, cell_len(character))
+
+    def _put_cells(self, character: str, cells: int) -> None:
+        if not cells:  # it joins the character before it
+            self._lines[self._row][max(0, self._column - 1)] += character
+            return
+        if self._column + cells > self._columns:
+            self._column = 0
+            self._down()
+        self._lines[self._row][self._column : self._column + cells] = [character, *[""] * (cells - 1)]
+        self._column += cells
 
     def _down(self) -> None:
         if self._row == self._bottom - 1:
             self._scroll(1)
         else:
-            self._row = min(self._row + 1, ROWS - 1)
+            self._row = min(self._row + 1, self._rows - 1)
 
     def _scroll(self, lines: int, top: int | None = None) -> None:
         top = self._top if top is None else top
         for _ in range(abs(lines)):
+            if lines > 0 and top == 0:
+                self.history.append("".join(self._lines[0]).rstrip())
             del self._lines[top if lines > 0 else self._bottom - 1]
-            self._lines.insert(self._bottom - 1 if lines > 0 else top, _blank())
+            self._lines.insert(self._bottom - 1 if lines > 0 else top, self._blank())
 
     def _escape(self, command: str) -> None:
         match command:
@@ -108,22 +130,22 @@ class Screen:
                 self._row = count - 1
             case "r":
                 self._top = count - 1
-                self._bottom = numbers[1] if len(numbers) > 1 and numbers[1] else ROWS
+                self._bottom = numbers[1] if len(numbers) > 1 and numbers[1] else self._rows
                 self._row = self._column = 0
             case _:
                 self._change(command, numbers[0], count)
         if command in "EF":
             self._column = 0
-        self._row = min(max(0, self._row), ROWS - 1)
-        self._column = min(max(0, self._column), COLUMNS)
+        self._row = min(max(0, self._row), self._rows - 1)
+        self._column = min(max(0, self._column), self._columns)
 
     def _change(self, command: str, which: int, count: int) -> None:
         """The commands that erase, insert or move text. Colours and the rest are ignored."""
         match command:
             case "J":
-                before, after = range(self._row), range(self._row + 1, ROWS)
+                before, after = range(self._row), range(self._row + 1, self._rows)
                 for row in {0: [*after], 1: [*before]}.get(which, [*before, *after]):
-                    self._lines[row] = _blank()
+                    self._lines[row] = self._blank()
                 self._erase(which)
             case "K":
                 self._erase(which)
@@ -132,24 +154,20 @@ class Screen:
             case "P":
                 line = self._lines[self._row]
                 del line[self._column : self._column + count]
-                line.extend(" " * (COLUMNS - len(line)))
+                line.extend(" " * (self._columns - len(line)))
             case "@":
                 line = self._lines[self._row]
                 line[self._column : self._column] = " " * count
-                del line[COLUMNS:]
+                del line[self._columns :]
             case "L" | "M":
                 self._scroll(-count if command == "L" else count, self._row)
             case "S" | "T":
                 self._scroll(count if command == "S" else -count)
 
     def _erase(self, which: int) -> None:
-        start, end = {0: (self._column, COLUMNS), 1: (0, self._column + 1)}.get(which, (0, COLUMNS))
+        start, end = {0: (self._column, self._columns), 1: (0, self._column + 1)}.get(which, (0, self._columns))
         self._wipe(start, end)
 
     def _wipe(self, start: int, end: int) -> None:
-        for column in range(start, min(end, COLUMNS)):
+        for column in range(start, min(end, self._columns)):
             self._lines[self._row][column] = " "
-
-
-def _blank() -> list[str]:
-    return [" "] * COLUMNS

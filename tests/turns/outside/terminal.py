@@ -30,9 +30,17 @@ _ANSWERS: Final = {"\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?62;c"}
 class Terminal:
     """The program reads from it and writes to it. A thread keeps the screen up to date until the program ends."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str], cwd: Path) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        cwd: Path,
+        *,
+        columns: int = COLUMNS,
+        rows: int = ROWS,
+    ) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.process = subprocess.Popen(
             command,
             env={**environ, "TERM": "xterm-256color"},
@@ -44,7 +52,7 @@ class Terminal:
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )
         os.close(slave)
-        self._screen = Screen()
+        self._screen = Screen(columns, rows)
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, name="terminal", daemon=True)
         self._reader.start()
