@@ -14,8 +14,8 @@ from clew.api.wire.explanations import Explanation, SessionPreview, explanation,
 from clew.api.wire.runs import Run
 from clew.api.wire.turns import ArchivedTurns, SyncedThread, Turn, synced_thread
 from clew.api.wire.turns import turn as turn_shape
-from clew.core.images import FORMATS
 from clew.api.wire.work import ThreadWork, thread_work
+from clew.core.images import FORMATS
 from clew.core.thread import KINDS
 from clew.server.access import TheClient, TheShared, ThreadName, TurnId
 from clew.server.models import requests
