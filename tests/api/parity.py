@@ -23,6 +23,7 @@ TABLE: dict[str, Row] = {
         ("POST /api/threads", "POST /api/threads/{thread}/runs", "GET /api/threads/{thread}/session"),
         "ask",
     ),
+    "chat": Row(("client.thread", "clew.api.thread.Thread.ask"), why_no_http="It is a prompt on a terminal."),
     "threads archive": Row(("client.archives.archive",), ("POST /api/archives",)),
     "threads archives": Row(("client.archives.files",), ("GET /api/archives",)),
     "threads clean": Row(("clew.api.archives.clean",), ("POST /api/archives/clean",)),

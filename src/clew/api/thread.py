@@ -19,6 +19,7 @@ from clew.engine.turn import LiveTurn
 from clew.errors import UsageError
 from clew.hosts.chat.chat import Chat, Deleted
 from clew.hosts.chat.chat import Synced as Synced
+from clew.hosts.validation import check_name as check_name
 from clew.hosts.validation import check_prompt as check_prompt  # here for `clew ask`: files.py loads more modules
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import INSTRUCTIONS, NO_WAIT, REPLY_AS_JSON, TIMEOUT, complete_thread
+from clew.cli.ui.formatting import harmless
 from clew.cli.ui.printing import note, print_json
 from clew.core.record import Record
 from clew.errors import NotFound, UsageError
@@ -116,7 +117,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
 
         assert text is not None
         thread = await _thread(client, options, text)
-        await _note_unclaimed(client, thread)
+        await note_unclaimed(client, thread)
 
         async def start(person: Person | None) -> Run:
             return await thread.ask(
@@ -143,11 +144,16 @@ async def _thread(client: Client, options: AskOptions, text: str) -> Thread:
     from clew.api.thread import check_prompt
 
     check_prompt(text)
+    return await continued_thread(client, options) or await new_thread(client, options, text)
+
+
+async def continued_thread(client: Client, options: AskOptions) -> Thread | None:
+    """The thread that the options name, with its settings changed as asked. None: it does not exist yet."""
     found = await _existing(client, options)
     if found is None:
-        return await _new(client, options, text)
+        return None
     if options.continue_:
-        note(f"continuing {found.name}")
+        note(f"continuing {harmless(found.name)}")
     client.check_agent(options.agent or found.record.agent)
     await found.change(cwd=options.cwd, permissions=options.permissions, trust=options.trust)
     return found
@@ -220,7 +226,7 @@ async def _explanation(client: Client, options: AskOptions, text: str, standing:
     )
 
 
-async def _note_unclaimed(client: Client, thread: Thread) -> None:
+async def note_unclaimed(client: Client, thread: Thread) -> None:
     """Notes how many prompts a daemon left queued when it ended, if no other daemon runs them."""
     from clew.core.runs.run import RunStatus
 
@@ -235,7 +241,8 @@ async def _note_unclaimed(client: Client, thread: Thread) -> None:
         note(f"{left} {were} queued before this one; queued prompts run with the next clew serve")
 
 
-async def _new(client: Client, options: AskOptions, text: str) -> Thread:
+async def new_thread(client: Client, options: AskOptions, text: str) -> Thread:
+    """The thread that is created for the prompt. Its name is printed."""
     client.check_agent(options.agent)
     thread = await client.thread(
         options.thread,

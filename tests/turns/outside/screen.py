@@ -25,16 +25,22 @@ _PIECE: Final = re.compile(
 class Screen:
     """A screen without colours. What scrolls out at the top is gone."""
 
-    def __init__(self) -> None:
-        self._lines = [_blank() for _ in range(ROWS)]
+    def __init__(self, rows: int = ROWS, columns: int = COLUMNS) -> None:
+        self._rows, self._columns = rows, columns
+        self._lines = [self._blank() for _ in range(rows)]
         self._row = self._column = 0
-        self._top, self._bottom = 0, ROWS  # the region that scrolls
+        self._top, self._bottom = 0, rows  # the region that scrolls
         self._saved = (0, 0)
         self._rest = ""  # the beginning of a sequence that is not complete yet
 
     @property
     def text(self) -> str:
         return "\n".join("".join(line).rstrip() for line in self._lines).rstrip()
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Its row and column, as a terminal reports them: the first is 1."""
+        return self._row + 1, min(self._column, self._columns - 1) + 1
 
     def write(self, text: str) -> None:
         text, at = self._rest + text, 0
@@ -57,7 +63,7 @@ class Screen:
             case "\b":
                 self._column = max(0, self._column - 1)
             case _ if character >= " ":
-                if self._column >= COLUMNS:
+                if self._column >= self._columns:
                     self._column = 0
                     self._down()
                 self._lines[self._row][self._column] = character
@@ -67,13 +73,13 @@ class Screen:
         if self._row == self._bottom - 1:
             self._scroll(1)
         else:
-            self._row = min(self._row + 1, ROWS - 1)
+            self._row = min(self._row + 1, self._rows - 1)
 
     def _scroll(self, lines: int, top: int | None = None) -> None:
         top = self._top if top is None else top
         for _ in range(abs(lines)):
             del self._lines[top if lines > 0 else self._bottom - 1]
-            self._lines.insert(self._bottom - 1 if lines > 0 else top, _blank())
+            self._lines.insert(self._bottom - 1 if lines > 0 else top, self._blank())
 
     def _escape(self, command: str) -> None:
         match command:
@@ -108,22 +114,22 @@ class Screen:
                 self._row = count - 1
             case "r":
                 self._top = count - 1
-                self._bottom = numbers[1] if len(numbers) > 1 and numbers[1] else ROWS
+                self._bottom = numbers[1] if len(numbers) > 1 and numbers[1] else self._rows
                 self._row = self._column = 0
             case _:
                 self._change(command, numbers[0], count)
         if command in "EF":
             self._column = 0
-        self._row = min(max(0, self._row), ROWS - 1)
-        self._column = min(max(0, self._column), COLUMNS)
+        self._row = min(max(0, self._row), self._rows - 1)
+        self._column = min(max(0, self._column), self._columns)
 
     def _change(self, command: str, which: int, count: int) -> None:
         """The commands that erase, insert or move text. Colours and the rest are ignored."""
         match command:
             case "J":
-                before, after = range(self._row), range(self._row + 1, ROWS)
+                before, after = range(self._row), range(self._row + 1, self._rows)
                 for row in {0: [*after], 1: [*before]}.get(which, [*before, *after]):
-                    self._lines[row] = _blank()
+                    self._lines[row] = self._blank()
                 self._erase(which)
             case "K":
                 self._erase(which)
@@ -132,24 +138,23 @@ class Screen:
             case "P":
                 line = self._lines[self._row]
                 del line[self._column : self._column + count]
-                line.extend(" " * (COLUMNS - len(line)))
+                line.extend(" " * (self._columns - len(line)))
             case "@":
                 line = self._lines[self._row]
                 line[self._column : self._column] = " " * count
-                del line[COLUMNS:]
+                del line[self._columns :]
             case "L" | "M":
                 self._scroll(-count if command == "L" else count, self._row)
             case "S" | "T":
                 self._scroll(count if command == "S" else -count)
 
     def _erase(self, which: int) -> None:
-        start, end = {0: (self._column, COLUMNS), 1: (0, self._column + 1)}.get(which, (0, COLUMNS))
+        start, end = {0: (self._column, self._columns), 1: (0, self._column + 1)}.get(which, (0, self._columns))
         self._wipe(start, end)
 
     def _wipe(self, start: int, end: int) -> None:
-        for column in range(start, min(end, COLUMNS)):
+        for column in range(start, min(end, self._columns)):
             self._lines[self._row][column] = " "
 
-
-def _blank() -> list[str]:
-    return [" "] * COLUMNS
+    def _blank(self) -> list[str]:
+        return [" "] * self._columns
