@@ -6,7 +6,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clew.agents.adapter import Adapter, Binary, LaunchProfile, PathProtection, SessionHead, SessionView, StreamReader
+from clew.agents.adapter import (
+    Adapter,
+    Binary,
+    CommandFolder,
+    LaunchProfile,
+    PathProtection,
+    SessionHead,
+    SessionView,
+    StreamReader,
+)
 from clew.agents.claude import binary, command, location, rules
 from clew.core.decision import Abilities
 from clew.core.runs.events import QuestionAsked
@@ -94,6 +103,11 @@ class Claude(Adapter):
 
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         return rules.project_rules(config_dir, work_dir)
+
+    def command_folders(self, config_dir: str, work_dir: str) -> Iterator[CommandFolder]:
+        from clew.agents.claude import commands
+
+        return commands.command_folders(config_dir, work_dir)
 
     def edits(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[FileEdit, ...]:
         from clew.agents.claude import edits
