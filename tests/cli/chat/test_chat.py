@@ -6,7 +6,6 @@ import json
 import signal
 import sqlite3
 import stat
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -92,27 +91,34 @@ def test_a_prompt_may_have_several_lines(cli: Any, chat: Chat, columns: int) -> 
 
 def test_files_and_commands_are_completed(cli: Any, chat: Chat, columns: int) -> None:
     work = cli.stage.work
-    for name in ("src/login.py", "src/log ged.py", "build/login.log", "notes/\x1b]52;c;login\x07"):
+    for name in ("src/login.py", "src/two words.py", "notes/login\x1b]52;c;x\x07"):
         (work / name).parent.mkdir(exist_ok=True)
         (work / name).write_text("")
-    (work / ".gitignore").write_text("build/\n")
-    subprocess.run(["git", "init", "-q", work], check=True)
+    own = cli.stage.home / ".claude" / "commands"
+    own.mkdir(parents=True)
+    (own / "thorough.md").write_text("---\ndescription: Be thorough\n---\nBe thorough about $ARGUMENTS.\n")
 
     terminal = chat("t", columns=columns)
     terminal.type("Read @log")
-    terminal.wait_for("src/login.py")
-    assert "login.log" not in terminal.text
+    terminal.wait_for("\n +src/login.py")
     assert "52;c" not in terminal.text
     terminal.type(TAB)
     terminal.wait_for("t> Read @src/login.py")
     terminal.type(ENTER)  # takes the completion
-    terminal.type(" now" + ENTER)
-    terminal.wait_for("ack: Read @src/login.py now" + AGAIN)
+    terminal.type(" and @src/tw")
+    terminal.wait_for("\n +src/two words.py")
+    terminal.type(TAB)
+    terminal.wait_for('and @"src/two words.py"')
+    terminal.type(ENTER + ENTER)
+    terminal.wait_for("ack: Read @src/login.py and" + AGAIN)
     terminal.type("/th")
+    terminal.wait_for("Be thorough")
     terminal.wait_for("lists threads")
-    terminal.type(TAB + ENTER + ENTER)
-    terminal.wait_for(r"t +0s ago|t +\d+s ago")
-    assert prompts(cli, "t") == ["Read @src/login.py now"]
+    terminal.type(TAB)
+    terminal.wait_for("t> /threads")
+    terminal.type(ENTER + ENTER)
+    terminal.wait_for(r"\nt +\d+s ago")
+    assert prompts(cli, "t") == ['Read @src/login.py and @"src/two words.py"']
 
 
 def test_ctrl_c_stops_the_run_and_not_the_chat(cli: Any, chat: Chat) -> None:

@@ -23,7 +23,7 @@ KEYS = """\
 Enter          sends the prompt
 Alt-Enter      begins a new line, as Ctrl-J and \\ Enter do
 Up, Ctrl-R     an earlier prompt of this project; search in them
-@ Tab          completes a file below the work directory
+@ Tab          completes a path in the work directory
 / Tab          completes a command
 Ctrl-C         stops the run, twice at once; clears the prompt
 Ctrl-D         leaves the chat, if the prompt is empty"""

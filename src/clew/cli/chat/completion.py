@@ -1,79 +1,70 @@
-"""What the prompt completes: `@` to a file below the work directory, `/` at the beginning to a command."""
+"""What the prompt completes: `@` to a path in the work directory, `/` at the beginning to a command or a skill."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
-import time
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from clew.api.work_files import files_below
-from clew.cli.ui.formatting import harmless, one_line
+from clew.cli.chat.commands import OWN
+from clew.cli.ui.formatting import harmless, joined, one_line
+from clew.errors import ClewError
 
 if TYPE_CHECKING:
-    from clew.cli.chat.commands import Offered
+    from clew.api.client import Client
 
-SHOWN = 40  # completions at once; who wants another types one letter more
+SHOWN = 40  # paths at once; who wants another types one letter more
 ABOUT_CHARS = 60
-FRESH_S = 5.0  # how long a list of files is used before it is read again
-MENTION = re.compile(r"(?:^|(?<=\s))@(\S*)$")
-COMMAND = re.compile(r"/(\S*)$")
+MENTION = re.compile(r'(?<!\S)@("?)([^\s"@][^\s"]*|)$')
+COMMAND = re.compile(r"/([\w.:-]*)")
 
 
 class PromptCompleter(Completer):
-    def __init__(self) -> None:
-        self.work_dir = os.getcwd()  # noqa: PTH109 - the loop sets the thread's directory
-        self.commands: Sequence[Offered] = ()
-        self._listed: tuple[str, float, list[str]] | None = None  # the directory, when, its files
-        self._one_listing = asyncio.Lock()
+    def __init__(self, client: Client, work_dir: str) -> None:
+        self._client = client
+        self.work_dir = work_dir
+        self.agent: str | None = None
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """Those that need no list of files. prompt_toolkit calls the asynchronous method where there is a loop."""
-        typed = COMMAND.fullmatch(document.text_before_cursor)
-        return self._matching_commands(typed[1]) if typed is not None else ()
+        """None without the loop: prompt_toolkit calls the asynchronous method where there is one."""
+        return ()
 
     async def get_completions_async(
         self, document: Document, complete_event: CompleteEvent
     ) -> AsyncGenerator[Completion, None]:
-        for completion in self.get_completions(document, complete_event):
+        typed = document.text_before_cursor
+        try:
+            if (command := COMMAND.fullmatch(typed)) is not None:
+                found = await self._commands(command[1])
+            elif (mention := MENTION.search(typed)) is not None:
+                found = await self._paths(mention[1], mention[2])
+            else:
+                return
+        except ClewError:  # a prompt is typed without completion, too
+            return
+        for completion in found:
             yield completion
-        mention = MENTION.search(document.text_before_cursor)
-        if mention is not None:
-            for path in best_matches(mention[1], await self._files()):
-                yield Completion(path, start_position=-len(mention[1]))
 
-    def _matching_commands(self, typed: str) -> Iterator[Completion]:
-        for each in self.commands:
-            if each.name.startswith(typed) and harmless(each.name) == each.name:
-                about = one_line(each.about, ABOUT_CHARS)
-                yield Completion(each.name, start_position=-len(typed), display=f"/{each.name}", display_meta=about)
+    async def _commands(self, typed: str) -> list[Completion]:
+        """The chat's own come first; then those that reach the agent."""
+        own = {each.name for each in OWN}
+        others = await self._client.commands(self.work_dir, agent=self.agent)
+        listed = [(each.name, each.about) for each in OWN]
+        listed += [(each.name, joined(each.argument_hint, each.description)) for each in others if each.name not in own]
+        return [
+            Completion(name, start_position=-len(typed), display=f"/{name}", display_meta=one_line(about, ABOUT_CHARS))
+            for name, about in listed
+            if name.startswith(typed) and harmless(name) == name
+        ]
 
-    async def _files(self) -> list[str]:
-        async with self._one_listing:
-            now = time.monotonic()
-            if self._listed is None or self._listed[0] != self.work_dir or now - self._listed[1] > FRESH_S:
-                found = await files_below(self.work_dir, os.environ)
-                self._listed = self.work_dir, now, [path for path in found if _can_be_typed(path)]
-            return self._listed[2]
-
-
-def best_matches(typed: str, paths: Iterable[str]) -> list[str]:
-    """The paths that begin with what was typed, then those whose file name does, then those that contain it."""
-    wanted = typed.lower()
-    ranked: tuple[list[str], list[str], list[str]] = ([], [], [])
-    for path in paths:
-        lower = path.lower()
-        if wanted in lower:
-            name = lower.rpartition("/")[2]
-            ranked[0 if lower.startswith(wanted) else 1 if name.startswith(wanted) else 2].append(path)
-    return [path for rank in ranked for path in sorted(rank, key=lambda path: (path.count("/"), path))][:SHOWN]
-
-
-def _can_be_typed(path: str) -> bool:
-    """Not a name with spaces, which would end the mention, nor one with characters that a terminal obeys."""
-    return harmless(path) == path and not re.search(r"\s", path)
+    async def _paths(self, quote: str, typed: str) -> list[Completion]:
+        """A path with a blank is put between quotes, as a mention needs it."""
+        paths = await self._client.files(self.work_dir, typed, limit=SHOWN)
+        return [
+            Completion(f'"{path}"' if quote or " " in path else path, start_position=-len(quote + typed), display=path)
+            for path in paths
+            if harmless(path) == path and '"' not in path and not re.search(r"[^\S ]", path)
+        ]

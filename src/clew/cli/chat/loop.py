@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from clew.api.thread import check_name, check_prompt
 from clew.cli.ask import AskOptions, new_thread, note_unclaimed
-from clew.cli.chat.commands import EXIT, NEW, OWN, THREADS, Offered, help_text, own_command
+from clew.cli.chat.commands import EXIT, NEW, THREADS, Offered, help_text, own_command
 from clew.cli.chat.prompt import ChatPrompt
 from clew.cli.error_report import print_error
 from clew.cli.foreground_run import (
@@ -54,7 +54,7 @@ class ChatLoop:
         self._thread = thread
         self._standing = standing
         self._is_begun = False  # something was asked in this thread, in this chat
-        self._prompt = ChatPrompt(client.home, self._work_dir)
+        self._prompt = ChatPrompt(client, self._work_dir)
         self._asking: asyncio.Task[bool] | None = None
         self._stop: StopSignals | None = None  # of the run that is shown
         self._is_ended = False  # a signal ended the chat
@@ -91,7 +91,7 @@ class ChatLoop:
         self._prompt.name = thread.name if thread is not None else given.thread or NO_THREAD
         self._prompt.about = agent_words(agent, model)
         self._prompt.completer.work_dir = self._work_dir
-        self._prompt.completer.commands = OWN
+        self._prompt.completer.agent = agent
         return await self._prompt.read(offered)
 
     async def _finish(self, work: Coroutine[Any, Any, bool], typed: str) -> str:

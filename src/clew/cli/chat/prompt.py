@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import get_app
@@ -17,23 +17,24 @@ from clew.cli.chat.completion import PromptCompleter
 from clew.cli.chat.prompt_history import PromptHistory
 from clew.cli.ui.formatting import harmless, joined, one_line
 
+if TYPE_CHECKING:
+    from clew.api.client import Client
+
 NAME_CHARS = 24  # of a thread's name in the prompt
 MENU_LINES = 6
 STYLE = Style.from_dict({"thread": "bold", "bottom-toolbar": "noreverse dim", "bottom-toolbar.text": "noreverse dim"})
-HINT = "/help"
 
 
 class ChatPrompt:
     """`name` and `about` are shown as they are at the next `read`. What they contain cannot move the cursor."""
 
-    def __init__(self, home: Path, work_dir: str) -> None:
+    def __init__(self, client: Client, work_dir: str) -> None:
         self.name = ""
         self.about = ""
-        self.completer = PromptCompleter()
-        self.completer.work_dir = work_dir
+        self.completer = PromptCompleter(client, work_dir)
         self._reading = False
         self._session: PromptSession[str] = PromptSession(
-            history=PromptHistory(home, work_dir),
+            history=PromptHistory(client.home, work_dir),
             completer=self.completer,
             complete_while_typing=True,
             multiline=True,
@@ -45,10 +46,6 @@ class ChatPrompt:
             search_ignore_case=True,
             style=STYLE,
         )
-
-    @property
-    def is_reading(self) -> bool:
-        return self._reading
 
     async def read(self, offered: str = "") -> str:
         """What the user typed. `offered` is there already, to be changed or sent.
@@ -71,7 +68,7 @@ class ChatPrompt:
 
     def _toolbar(self) -> StyleAndTextTuples:
         columns = get_app().output.get_size().columns
-        return [("", one_line(joined(self.name, self.about, HINT), max(1, columns - 1)))]
+        return [("", one_line(joined(self.name, self.about, "/help"), max(1, columns - 1)))]
 
 
 def _keys() -> KeyBindings:

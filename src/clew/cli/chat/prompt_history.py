@@ -15,8 +15,7 @@ from pathlib import Path
 
 from prompt_toolkit.history import History
 
-from clew.api.files import make_private, read_plain, write_whole
-from clew.api.work_files import project_of
+from clew.api.files import make_private, project_of, read_plain, write_whole
 
 FOLDER = "chat-history"
 KEPT = 1_000  # prompts
