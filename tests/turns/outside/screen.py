@@ -38,6 +38,11 @@ class Screen:
         return "\n".join("".join(line).rstrip() for line in self._lines).rstrip()
 
     @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._rows, self._columns
+
+    @property
     def cursor(self) -> tuple[int, int]:
         """Its row and column, as a terminal reports them: the first is 1."""
         return self._row + 1, min(self._column, self._columns - 1) + 1

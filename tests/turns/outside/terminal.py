@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from turns.outside.screen import COLUMNS, ROWS, Screen
+from turns.outside.screen import COLUMNS, Screen
 
 TIMEOUT_S: Final = 60.0
 ESCAPE, ENTER, CTRL_C, CTRL_U = "\x1b", "\r", "\x03", "\x15"
@@ -31,14 +31,20 @@ class Terminal:
     """The program reads from it and writes to it. A thread keeps the screen up to date until the program ends."""
 
     def __init__(
-        self, command: Sequence[str], environ: Mapping[str, str], cwd: Path, *, columns: int = COLUMNS
+        self,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        cwd: Path,
+        *,
+        columns: int = COLUMNS,
+        screen: Screen | None = None,
     ) -> None:
+        self._screen = screen or Screen(columns=columns)
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *self._screen.size, 0, 0))
         streams = {"stdin": slave, "stdout": slave, "stderr": slave}
         self.process = self._start(command, env={"TERM": "xterm-256color", **environ}, cwd=cwd, **streams)
         os.close(slave)
-        self._screen = Screen(columns=columns)
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, name="terminal", daemon=True)
         self._reader.start()
