@@ -8,7 +8,7 @@ WORKERS ?= 4
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 PYTEST = $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
-.PHONY: wheel demo test test-all check unit everyday rest mutations soak bench clean fmt docs prompts web web-check wire sarif chromium openssh
+.PHONY: wheel demo test test-all check unit everyday rest mutations soak bench clean fmt docs prompts pictures web web-check wire sarif chromium openssh
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml constraints.txt
@@ -106,6 +106,9 @@ docs: $(STAMP)            ## rewrites the reference that is generated from the c
 
 prompts: $(STAMP)         ## rewrites the prompts of hooks that tests/hooks compares with
 	PYTHONPATH=tests $(BIN)/python -m hooks.prompt_cases
+
+pictures: $(STAMP) web chromium  ## makes the pictures of the README anew
+	PYTHONPATH=tests $(BIN)/python docs/pictures/make.py
 
 fmt: $(STAMP)
 	$(BIN)/ruff check --fix .

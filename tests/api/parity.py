@@ -38,6 +38,7 @@ TABLE: dict[str, Row] = {
         ("clew.api.thread.Thread.opening", "clew.api.thread.Thread.in_terminal"),
         why_no_http="It starts a program on the terminal of the person who calls it.",
     ),
+    "chat": Row(("client.thread", "clew.api.thread.Thread.ask"), why_no_http="It is a prompt on a terminal."),
     "threads archive": Row(("client.archives.archive",), ("POST /api/archives",)),
     "threads archives": Row(("client.archives.files",), ("GET /api/archives",)),
     "threads clean": Row(("clew.api.archives.clean",), ("POST /api/archives/clean",)),

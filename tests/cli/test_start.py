@@ -22,6 +22,7 @@ pytestmark = pytest.mark.process
 HEAVY = (
     "asyncio",
     "rich",
+    "prompt_toolkit",
     "sqlite3",
     "msgspec",
     "clew.api.client",
@@ -33,7 +34,19 @@ HEAVY = (
 
 # In a pipe, a turn that succeeds asks nobody and uses no other surface, host or agent.
 NOT_FOR_A_TURN = {
-    *("rich", "ssl", "tomllib", "clew.core.spelling", "tempfile", "shutil", "random", "psutil", "http", "email"),
+    *(
+        "rich",
+        "prompt_toolkit",
+        "ssl",
+        "tomllib",
+        "clew.core.spelling",
+        "tempfile",
+        "shutil",
+        "random",
+        "psutil",
+        "http",
+        "email",
+    ),
     *(
         "clew.cli.error_report",
         "clew.cli.ui.permission_prompts",

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from clew.core.costs.usage import NO_USAGE, RequestUsage, Usage
 from clew.core.decision import Abilities
+from clew.core.expansion.command_file import FileSyntax
 from clew.core.outcome import Diagnosis
 from clew.core.record import Record
 from clew.core.runs.events import Event, QuestionAsked
@@ -76,6 +77,16 @@ class SessionHead(Record):
     id: str
     work_dir: str  # where it was started; "" when the file does not say
     first_words: str  # the first prompt, as far as it was read; "" when it is further down in the file
+
+
+class CommandFolder(Record):
+    """A folder with slash commands or skills of the plain CLI."""
+
+    path: Path
+    of_project: bool = False  # it belongs to the repository, and not to the user
+    skills: bool = False  # each command is a folder with a SKILL.md; else a Markdown file, in folders that prefix it
+    syntax: FileSyntax = FileSyntax.CLAUDE
+    prefix: str = ""  # of the names
 
 
 class StreamResult(Record):
@@ -268,6 +279,10 @@ class Adapter(Protocol):
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         """Files and folders that the plain CLI would show to the model in that directory, and Clew only with trust
         `project`. It looks only at names: it reads no file and follows no link. May raise OSError."""
+        return iter(())
+
+    def command_folders(self, config_dir: str, work_dir: str) -> Iterator[CommandFolder]:
+        """Where slash commands and skills may be, in the order in which the plain CLI looks. May read directories."""
         return iter(())
 
     def edits(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[FileEdit, ...]:

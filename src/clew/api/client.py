@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from clew.core.runs.options import ImageSource
     from clew.hosts.branching.fork import Forked
     from clew.hosts.chat.agent_sessions import AgentSession
+    from clew.hosts.expansion.completion import Command as Command
     from clew.hosts.hooks.hooks import Hooks
     from clew.hosts.jobs.jobs import Jobs
     from clew.hosts.pairs.pairs import Pairs
@@ -280,6 +281,17 @@ class Client:
         was = thread.name
         await thread.change(name=new)
         return Renamed(thread.record.id, ((was, thread.name),))
+
+    async def commands(self, cwd: str | Path = ".", *, agent: str | None = None) -> tuple[Command, ...]:
+        """The slash commands and skills that a prompt in that directory can begin with, for a list or for completion:
+        those of Clew, of the user and of the repository. `agent`: whose come first if two have the same name.
+        """
+        return await self._chat.expansion.commands(str(cwd), agent or self.settings.of("agent"))
+
+    async def files(self, cwd: str | Path = ".", prefix: str = "", *, limit: int = 50) -> tuple[str, ...]:
+        """Paths in that directory that begin with `prefix`, as they can be mentioned after @; a folder ends with a
+        slash. A prefix without a slash also finds what is further down and whose name begins so."""
+        return await self._chat.expansion.files(str(cwd), prefix, limit)
 
     def check_agent(self, name: str | None = None, *, installed: bool = True) -> None:
         """Raises UsageError if Clew knows no such agent, and AgentMissing if its CLI is not on this machine.

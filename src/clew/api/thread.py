@@ -21,6 +21,7 @@ from clew.errors import UsageError
 from clew.hosts.chat.chat import Chat, Deleted
 from clew.hosts.chat.chat import Synced as Synced
 from clew.hosts.chat.chat import ThreadWork as ThreadWork
+from clew.hosts.validation import check_name as check_name
 from clew.hosts.validation import check_prompt as check_prompt  # here for `clew ask`: files.py loads more modules
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import click
 
 from clew.cli.client_runner import with_client
 from clew.cli.options import INSTRUCTIONS, NO_WAIT, PLAIN, REPLY_AS_JSON, TIMEOUT, complete_thread
+from clew.cli.ui.formatting import harmless
 from clew.cli.ui.printing import note, print_json
 from clew.core.record import Record
 from clew.errors import NotFound, UsageError
@@ -133,7 +134,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
 
         assert text is not None
         thread, images = await _thread(client, options, text)
-        await _note_unclaimed(client, thread)
+        await note_unclaimed(client, thread)
 
         async def start(person: Person | None) -> Run:
             return await thread.ask(
@@ -167,21 +168,34 @@ async def _thread(client: Client, options: AskOptions, text: str) -> tuple[Threa
     client.check_agent(agent)
     images = await client.read_images(options.images, agent) if options.images else ()
     if found is None:
-        return await _new(client, options, text), images
+        return await new_thread(client, options, text), images
+    return await _changed(found, options), images
+
+
+async def continued_thread(client: Client, options: AskOptions) -> Thread | None:
+    """The thread that the options name, with its settings changed as asked. None: it does not exist yet."""
+    found = await _existing(client, options)
+    if found is None:
+        return None
+    client.check_agent(options.agent or found.record.agent)
+    return await _changed(found, options)
+
+
+async def _changed(found: Thread, options: AskOptions) -> Thread:
     if options.continue_:
-        note(f"continuing {found.name}")  # `show_run` says in which directory, if that is another one
+        note(f"continuing {harmless(found.name)}")  # `show_run` says in which directory, if that is another one
     cwd = None if options.continue_ else options.cwd  # with -c it says where to look, and moves nothing
     await found.change(cwd=cwd, permissions=options.permissions, trust=options.trust)
-    return found, images
+    return found
 
 
 async def _existing(client: Client, options: AskOptions, *, reads: bool = False) -> Thread | None:
     """The thread that the options name. None: it does not exist yet. `reads`: nothing may be changed."""
     found: Thread | None = None
     if options.continue_:
-        from clew.cli.continuing import continued_thread
+        from clew.cli.continuing import latest_thread
 
-        found = await continued_thread(client, options.cwd or ".", reads=reads)
+        found = await latest_thread(client, options.cwd or ".", reads=reads)
     elif options.thread is not None:
         with contextlib.suppress(NotFound):
             found = await client.find(options.thread)
@@ -246,7 +260,7 @@ async def _explanation(client: Client, options: AskOptions, text: str, standing:
     )
 
 
-async def _note_unclaimed(client: Client, thread: Thread) -> None:
+async def note_unclaimed(client: Client, thread: Thread) -> None:
     """Notes how many prompts a daemon left queued when it ended, if no other daemon runs them."""
     from clew.core.runs.run import RunStatus
 
@@ -261,7 +275,9 @@ async def _note_unclaimed(client: Client, thread: Thread) -> None:
         note(f"{left} {were} queued before this one; queued prompts run with the next clew serve")
 
 
-async def _new(client: Client, options: AskOptions, text: str) -> Thread:
+async def new_thread(client: Client, options: AskOptions, text: str) -> Thread:
+    """The thread that is created for the prompt. Its name is printed."""
+    client.check_agent(options.agent)
     thread = await client.thread(
         options.thread,
         cwd=options.cwd or ".",

@@ -11,6 +11,7 @@ from clew.cli.command_groups import LazyGroup
 TABLE = {
     "ask": ("clew.cli.ask:ask", "Ask an agent, in a new thread or an existing one."),
     "open": ("clew.cli.open:open_", "Open a thread in its agent's own CLI, on the session that holds it."),
+    "chat": ("clew.cli.chat.chat:chat", "Ask in a loop, with a prompt that has history and completion."),
     "threads": (
         "clew.cli.threads.threads:threads",
         "List, search, change, sync, archive, export, import and compare threads.",

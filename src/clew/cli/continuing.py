@@ -21,7 +21,7 @@ WORDS_CHARS = 60
 YES = ("", "y", "yes")
 
 
-async def continued_thread(client: Client, cwd: str, *, reads: bool = False) -> Thread:
+async def latest_thread(client: Client, cwd: str, *, reads: bool = False) -> Thread:
     """The latest thread of the directory or of its repository. Raises NotFound.
 
     If there are only sessions of a plain CLI, the user is asked whether the newest of them shall become a thread.

@@ -45,11 +45,16 @@ async def show_run(
     note_context(record.cwd, record.permissions, record.trust)
     display = RunDisplay(agent or record.agent, as_json=as_json)
     with attended(display) as (stop, person):
-        stop.run = run = await start(person)
-        async with display:
-            async for event in run:
-                display.show(event)
-            return await run.reply()
+        return await follow(display, stop, start(person))
+
+
+async def follow(display: RunDisplay, stop: StopSignals, started: Awaitable[Run]) -> Reply:
+    """Shows a run until it ends. From its start on, `stop` stops it."""
+    stop.run = run = await started
+    async with display:
+        async for event in run:
+            display.show(event)
+        return await run.reply()
 
 
 async def wait_for_limit(thread: Thread, reply: Reply, *, as_json: bool) -> Reply:
@@ -72,19 +77,23 @@ async def wait_for_limit(thread: Thread, reply: Reply, *, as_json: bool) -> Repl
 
 @contextlib.contextmanager
 def attended(display: RunDisplay) -> Iterator[tuple[StopSignals, Person | None]]:
-    """Listens for signals that stop the work, and lets the user answer the agent's questions.
+    """Listens for signals that stop the work, and lets the user answer the agent's questions."""
+    stop = StopSignals(display)
+    with stop.listening(), person_at_terminal(display) as person:
+        yield stop, person
 
-    Without a terminal there is no person to ask.
-    """
-    stop, terminal = StopSignals(display), TerminalInput.find()
-    with stop.listening():
-        if terminal is None:
-            yield stop, None
-            return
-        from clew.cli.ui.permission_prompts import PermissionPrompts
 
-        with contextlib.closing(terminal):
-            yield stop, PermissionPrompts(display, terminal)
+@contextlib.contextmanager
+def person_at_terminal(display: RunDisplay) -> Iterator[Person | None]:
+    """Answers the agent's questions. None: without a terminal there is nobody to ask."""
+    terminal = TerminalInput.find()
+    if terminal is None:
+        yield None
+        return
+    from clew.cli.ui.permission_prompts import PermissionPrompts
+
+    with contextlib.closing(terminal):
+        yield PermissionPrompts(display, terminal)
 
 
 def note_context(cwd: str, permissions: str, trust: str | None = None) -> None:
@@ -140,14 +149,14 @@ class StopSignals:
         # A signal that is ignored, as SIGHUP is after nohup, stays ignored.
         ours = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
         for number in ours:
-            loop.add_signal_handler(number, self._caught, number)
+            loop.add_signal_handler(number, self.caught, number)
         try:
             yield
         finally:
             for number in ours:
                 loop.remove_signal_handler(number)
 
-    def _caught(self, number: signal.Signals) -> None:
+    def caught(self, number: signal.Signals) -> None:
         if self.run is None:
             if self._waiting is not None:
                 self._waiting.cancel()

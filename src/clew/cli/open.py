@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.continuing import continued_thread, place_words
+from clew.cli.continuing import latest_thread, place_words
 from clew.cli.options import AS_JSON, complete_thread
 from clew.cli.threads.sync import BRANCHED, COMPACTED
 from clew.cli.ui.formatting import agent_words, dollars, harmless, plural
@@ -61,7 +61,7 @@ def open_(
         )
 
     async def work(client: Client) -> int:
-        found = await (client.find(thread) if thread is not None else continued_thread(client, ".", reads=dry_run))
+        found = await (client.find(thread) if thread is not None else latest_thread(client, ".", reads=dry_run))
         client.check_agent(agent or found.record.agent)
         opening = await found.opening(agent=agent, model=model)
         if dry_run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,6 +31,13 @@ def in_main_tree(work_dir: Path) -> str:
             if mark.is_file():
                 return str(_main_tree(folder, mark) / work_dir.relative_to(folder))
     return str(work_dir)
+
+
+def repository(work_dir: Path) -> Iterator[Path]:
+    """The work directory and the folders above it, up to the repository's root; only itself if it is in none."""
+    above = (work_dir, *work_dir.parents)
+    root = next((n for n, folder in enumerate(above) if (folder / ".git").exists()), 0)
+    yield from above[: root + 1]
 
 
 def _main_tree(folder: Path, mark: Path) -> Path:

@@ -45,6 +45,16 @@ class Screen:
         """The screen with what has scrolled out of it."""
         return "\n".join([*self.history, self.text]).rstrip()
 
+    @property
+    def size(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self._rows, self._columns
+
+    @property
+    def cursor(self) -> tuple[int, int]:
+        """Its row and column, as a terminal reports them: the first is 1."""
+        return self._row + 1, min(self._column, self._columns - 1) + 1
+
     def _blank(self) -> list[str]:
         return [" "] * self._columns
 

@@ -15,16 +15,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from turns.outside.screen import COLUMNS, ROWS, Screen
+from turns.outside.screen import COLUMNS, Screen
 
 TIMEOUT_S: Final = 60.0
 ESCAPE, ENTER, CTRL_C, CTRL_U = "\x1b", "\r", "\x03", "\x15"
 UP, LEFT = "\x1b[A", "\x1b[D"
 
-# What a program asks its terminal, and what a terminal answers.
-_ANSWERS: Final = {"\x1b[6n": "\x1b[1;1R", "\x1b[c": "\x1b[?62;c"}
+# What a program asks its terminal: where the cursor is, and what it can do.
+_WHERE, _WHAT = "\x1b[6n", "\x1b[c"
 
 
 class Terminal:
@@ -37,25 +37,20 @@ class Terminal:
         cwd: Path,
         *,
         columns: int = COLUMNS,
-        rows: int = ROWS,
+        screen: Screen | None = None,
     ) -> None:
+        self._screen = screen or Screen(columns=columns)
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.process = subprocess.Popen(
-            command,
-            env={**environ, "TERM": "xterm-256color"},
-            cwd=cwd,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *self._screen.size, 0, 0))
+        streams = {"stdin": slave, "stdout": slave, "stderr": slave}
+        self.process = self._start(command, env={"TERM": "xterm-256color", **environ}, cwd=cwd, **streams)
         os.close(slave)
-        self._screen = Screen(columns, rows)
         self._changed = threading.Condition()
         self._reader = threading.Thread(target=self._read, name="terminal", daemon=True)
         self._reader.start()
+
+    def _start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+        return subprocess.Popen(command, start_new_session=True, preexec_fn=_own_terminal, **options)
 
     def __enter__(self) -> Self:
         return self
@@ -110,9 +105,19 @@ class Terminal:
             if not piece:
                 return
             text = decoder.decode(piece)
-            for question, answer in _ANSWERS.items():
-                if question in text:
-                    self.type(answer)
             with self._changed:
-                self._screen.write(text)
+                self._show(text)
                 self._changed.notify_all()
+
+    def _show(self, text: str) -> None:
+        before, where, after = text.partition(_WHERE)
+        self._screen.write(before)
+        if _WHAT in before:
+            self.type("\x1b[?62;c")
+        if where:
+            self.type("\x1b[{};{}R".format(*self._screen.cursor))
+            self._show(after)
+
+
+def _own_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from clew.agents.adapter import (
     Adapter,
     Binary,
+    CommandFolder,
     ImageFile,
     LaunchProfile,
     PathProtection,
@@ -111,6 +112,11 @@ class Claude(Adapter):
 
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         return rules.project_rules(config_dir, work_dir)
+
+    def command_folders(self, config_dir: str, work_dir: str) -> Iterator[CommandFolder]:
+        from clew.agents.claude import commands
+
+        return commands.command_folders(config_dir, work_dir)
 
     def edits(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[FileEdit, ...]:
         from clew.agents.claude import edits

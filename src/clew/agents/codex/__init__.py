@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from clew.agents.adapter import (
     Adapter,
     Binary,
+    CommandFolder,
     CopyDialog,
     ImageFile,
     LaunchProfile,
@@ -136,6 +137,11 @@ class Codex(Adapter):
 
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         return rules.project_rules(work_dir)
+
+    def command_folders(self, config_dir: str, work_dir: str) -> Iterator[CommandFolder]:
+        from clew.agents.codex import commands
+
+        return commands.command_folders(config_dir)
 
     def edits(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[FileEdit, ...]:
         from clew.agents.codex import edits

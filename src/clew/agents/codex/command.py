@@ -18,6 +18,7 @@ from clew.agents.codex.location import is_session_id
 from clew.core.decision import Abilities
 from clew.core.thread import Trust
 from clew.errors import UsageError
+from clew.system.work_trees import repository
 
 # Set by a Codex session for the processes that it starts. If our agent inherited them, it would take itself for a part
 # of that session.
@@ -88,13 +89,6 @@ def trust(launch: LaunchProfile) -> list[str]:
         return setting("projects", _table((folder, "trusted") for folder in repository(work_dir)))
     # With no root markers, only the work directory is the project, so a trusted folder above it is not read either.
     return [*setting("project_root_markers", "[]"), *setting("projects", _table([(work_dir, "untrusted")]))]
-
-
-def repository(work_dir: Path) -> Iterator[Path]:
-    """The work directory and the folders above it, up to the repository's root (reads the disk)."""
-    above = (work_dir, *work_dir.parents)
-    root = next((n for n, folder in enumerate(above) if (folder / ".git").exists()), 0)
-    yield from above[: root + 1]
 
 
 def _table(levels: Iterator[tuple[Path, str]] | list[tuple[Path, str]]) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from clew.agents.codex.command import repository
 from clew.agents.rules import rule_files
+from clew.system.work_trees import repository
 
 
 def project_rules(work_dir: str) -> Iterator[Path]:

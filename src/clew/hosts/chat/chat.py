@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from clew.hosts.chat.questions import OpenQuestions
     from clew.hosts.chat.queued import QueuedPrompts
     from clew.hosts.chat.terminal import OpenTerminal
+    from clew.hosts.expansion.expansion import Expansion
 
 T = TypeVar("T")
 RUNS_READ = 1000  # how many of the newest runs are read: more than a thread ever has queued
@@ -106,6 +107,12 @@ class Chat:
         from clew.hosts.chat.queued import QueuedPrompts
 
         return QueuedPrompts(self._engine)
+
+    @cached_property
+    def expansion(self) -> Expansion:
+        from clew.hosts.expansion.expansion import Expansion
+
+        return Expansion(self._engine)
 
     async def create(
         self, new: NewThread, *, name: str | None = None, prompt: str = "", thread_id: str | None = None

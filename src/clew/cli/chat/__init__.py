@@ -1,0 +1,1 @@
+"""`clew chat`: a prompt loop on one thread."""

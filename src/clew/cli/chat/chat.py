@@ -1,0 +1,83 @@
+"""The command `clew chat`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from clew.cli.client_runner import with_client
+from clew.cli.options import INSTRUCTIONS, TIMEOUT, complete_thread
+from clew.errors import UsageError
+
+if TYPE_CHECKING:
+    from clew.api.client import Client
+
+
+@click.command()
+@click.argument("thread", required=False, shell_complete=complete_thread)
+@click.option("-c", "--continue", "continue_", is_flag=True, help="Continue the latest thread of this directory.")
+@click.option("--agent", metavar="AGENT", help="The agent that answers; in an existing thread, in this chat only.")
+@click.option("--model", metavar="MODEL", help="The model; in an existing thread, in this chat only.")
+@click.option(
+    "--cwd",
+    metavar="DIR",
+    help="The work directory; an existing thread moves there.  [default: the thread's; for a new thread, this one]",
+)
+@INSTRUCTIONS
+@click.option(
+    "--permissions",
+    type=click.Choice(["ask", "edits", "read-only", "all"]),
+    help="What the agent may do without asking. `all` means everything.  "
+    "[default: the thread's; for a new thread, ask]",
+)
+@click.option(
+    "--trust",
+    type=click.Choice(["user", "project"]),
+    help="Whose rules, agent settings, hooks and MCP servers are loaded. Those of a project can run code.  "
+    "[default: the thread's; for a new thread, user]",
+)
+@click.option(
+    "--visibility",
+    type=click.Choice(["shared", "own"]),
+    help="What agents see of each other's turns in a new thread; `clew threads set` changes it.  [default: shared]",
+)
+@TIMEOUT
+def chat(instructions: str | None, timeout: str | None, **given: Any) -> int:
+    """Ask an agent in a loop: a prompt, its answer as `clew ask` shows it, and the next prompt.
+
+    THREAD is continued, or created with the first prompt. Without THREAD or -c, the first prompt begins a new thread,
+    and its name is printed. Alt-Enter begins a new line, @ completes a file, / a command, and arrow up brings back what
+    was typed before. Ctrl-C stops a run and not the chat; Ctrl-D leaves.
+    """
+    if given["thread"] is not None and given["continue_"]:
+        raise UsageError("THREAD and -c cannot be given together.", hint="Give one of them.")
+    if sys.stdin is None or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError(
+            "clew chat needs a terminal: stdin or stdout is none.",
+            hint="clew ask takes a prompt as an argument or on stdin.",
+        )
+    if instructions == "-":
+        raise UsageError("The instructions cannot come from stdin, which is the terminal.", hint="Name a file.")
+
+    from clew.cli.ask import AskOptions, continued_thread, read_instructions
+
+    standing = read_instructions(instructions) if instructions is not None else None
+    options = AskOptions(
+        fresh_session=False, no_resume=False, no_wait=False, wait_for_limit=False, as_json=False, **given
+    )
+
+    async def work(client: Client) -> int:
+        from clew.api.thread import check_name
+        from clew.cli.chat.loop import ChatLoop
+
+        thread = await continued_thread(client, options)
+        if thread is None:
+            client.check_agent(options.agent)
+            if options.thread is not None:
+                check_name(options.thread)
+        await ChatLoop(client, options, thread, standing).run()
+        return 0
+
+    return with_client(work, work_dir=options.cwd, timeout=timeout)

@@ -1,0 +1,249 @@
+"""A prompt as the user typed it becomes the prompt that is stored and sent: commands and mentions are replaced by what
+they stand for.
+
+Only what a user types is expanded, once, before it is stored (ADR 53). What is stored is never expanded again: so
+nothing in a transcript, in an agent's answer or in a text from elsewhere can name a file and have it sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+
+from clew.agents.adapter import CommandFolder
+from clew.core.expansion import command_file
+from clew.core.expansion.command_file import CommandFile
+from clew.core.expansion.invocation import AS_TEXT, BUILT_IN, CLEAR, COMPACT, Invocation, invocation_in
+from clew.core.expansion.mentions import Mention, mentions_in
+from clew.core.prompts import fenced
+from clew.core.record import Record
+from clew.core.runs.events import QuestionAsked
+from clew.core.runs.options import Person
+from clew.core.thread import Permissions, Thread, Trust
+from clew.engine.engine import Engine
+from clew.errors import UsageError
+from clew.hosts.expansion import command_files, completion, mentioned_files
+from clew.hosts.expansion.command_files import FoundCommand
+from clew.hosts.expansion.completion import Command
+from clew.hosts.expansion.mentioned_files import Access, MentionedFile
+from clew.hosts.validation import existing_dir
+
+FILES_NOTE = "The files that are mentioned above with @, as they were when this was written:"
+NO_TOOLS: tuple[str, ...] = ()
+NOT_YET_RUN = "[The output of this command will be here: {command}]"
+NOT_YET_READ = "[You will be asked whether this file may be read.]"
+
+
+class PromptPlace(Record):
+    """Where a prompt is typed, and what may be read there."""
+
+    cwd: str
+    agent: str
+    permissions: Permissions
+    trust: Trust
+
+
+class Expanded(Record):
+    """A prompt after its expansion."""
+
+    text: str  # what is stored and sent
+    typed: str | None = None  # what the user typed; None: it is the same
+    allowed_tools: tuple[str, ...] = ()  # of a command's file: allowed in this run
+
+
+class Expansion:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def commands(self, cwd: str, agent: str) -> tuple[Command, ...]:
+        folders = self._folders(existing_dir(cwd), agent)
+        return await asyncio.to_thread(completion.commands, folders)
+
+    async def files(self, cwd: str, prefix: str, limit: int) -> tuple[str, ...]:
+        return await asyncio.to_thread(completion.files, existing_dir(cwd), prefix, limit)
+
+    async def expand(
+        self, text: str, place: PromptPlace, person: Person | None = None, *, dry_run: bool = False, asks: bool = False
+    ) -> Expanded:
+        """Raises UsageError for a command that Clew does not carry out, and for what may not be read or run.
+
+        `person` is asked about files outside the work directory. `dry_run`: runs no command and asks nobody; then
+        `asks` says whether there would be a person.
+        """
+        command = await self._command(text, place, dry_run=dry_run)
+        if command is None:
+            written, mentions, tools = text, mentions_in(text), NO_TOOLS
+        else:
+            written, mentions, tools = command
+        files = await self._files(mentions, place)
+        for file in files:
+            await self._check_access(file, place, person, dry_run=dry_run, asks=asks)
+        whole = written + await self._blocks(files, place, dry_run=dry_run)
+        return Expanded(whole, None if whole == text else text, tools)
+
+    # Commands
+
+    def _folders(self, cwd: str, agent: str) -> list[CommandFolder]:
+        """The agent's own folders first, then those of the others: a command is text, and any agent can read it."""
+        environ = self._engine.context.environ
+        known = [each for each in self._engine.agents() if self._engine.adapter_of(each) is not None]
+        adapters = [self._engine.adapter(each) for each in sorted(known, key=lambda name: name != agent)]
+        return [each for adapter in adapters for each in adapter.command_folders(adapter.config_dir(environ), cwd)]
+
+    async def _command(
+        self, text: str, place: PromptPlace, *, dry_run: bool
+    ) -> tuple[str, tuple[Mention, ...], tuple[str, ...]] | None:
+        """The text of the command, what it mentions and the tools that it allows. None: the prompt is no command."""
+        invocation = invocation_in(text)
+        if invocation is None:
+            return None
+        name = invocation.name
+        if name in (CLEAR, COMPACT):
+            raise UsageError(f"/{name} acts on a thread and is no prompt.", hint="Send it alone, in a thread.")
+        folders = self._folders(place.cwd, place.agent)
+        found = await asyncio.to_thread(command_files.find, folders, name)
+        if found is None:
+            if name not in BUILT_IN and os.path.lexists(f"/{name}"):
+                return None  # a path
+            raise await asyncio.to_thread(_unknown, name, folders)
+        file = await asyncio.to_thread(command_files.read, found)
+        if not file.for_user:
+            raise UsageError(f"The skill /{name} says that only an agent uses it.", hint="Ask for it in words.")
+        return await self._filled(invocation, found, file, place, dry_run=dry_run)
+
+    async def _filled(
+        self, invocation: Invocation, found: FoundCommand, file: CommandFile, place: PromptPlace, *, dry_run: bool
+    ) -> tuple[str, tuple[Mention, ...], tuple[str, ...]]:
+        is_trusted = not found.folder.of_project or place.trust is Trust.PROJECT
+        constants = {"CLAUDE_SKILL_DIR": str(found.path.parent)} if found.folder.skills else {}
+        texts, commands = command_file.fill_blocks(file, found.folder.syntax, invocation.arguments, constants)
+        if found.folder.skills:
+            texts[0] = f"Base directory for this skill: {found.path.parent}\n\n{texts[0].lstrip()}"
+        mentions = mentions_in(" ".join(texts))  # without what the commands print
+        if not is_trusted:
+            own = {mention.written for mention in mentions_in(invocation.arguments)}
+            await asyncio.to_thread(self._check_untrusted, found, file, commands, place, [
+                mention for mention in mentions if mention.written not in own
+            ])  # fmt: skip
+        outputs = [await self._output(each, found, file, place, dry_run=dry_run) for each in commands]
+        whole = "".join(part for pair in zip(texts, [*outputs, ""], strict=True) for part in pair).rstrip("\n")
+        if not whole.strip():
+            raise UsageError(f"The file of /{found.name} is empty: {found.path}.")
+        # Under `read-only` no command's file allows more.
+        tools = () if place.permissions is Permissions.READ_ONLY else command_file.run_tools(file.allowed_tools)
+        return whole, mentions, tools
+
+    def _check_untrusted(
+        self,
+        found: FoundCommand,
+        file: CommandFile,
+        commands: Sequence[str],
+        place: PromptPlace,
+        of_file: list[Mention],
+    ) -> None:
+        """Raises UsageError if a repository's file would do more than say something."""
+        home = self._engine.context.environ.get("HOME")
+        what = "runs commands" if commands else "allows tools (allowed-tools)" if file.allowed_tools else ""
+        if not what and any(mentioned_files.found(each, place.cwd, home) for each in of_file):
+            what = "mentions files"
+        if what:
+            raise UsageError(
+                f"/{found.name} is the repository's and {what}: {found.path}.",
+                hint="With --trust project it may; or copy the file to your own commands after you have read it.",
+            )
+
+    async def _output(
+        self, command: str, found: FoundCommand, file: CommandFile, place: PromptPlace, *, dry_run: bool
+    ) -> str:
+        """What a shell block prints. Raises UsageError unless `allowed-tools` permits it."""
+        shown = " ".join(command.split())[:120]
+        if place.permissions is Permissions.READ_ONLY:
+            raise UsageError(
+                f"/{found.name} runs a command, and this conversation is read-only: {shown}",
+                hint="Ask in a thread with other permissions.",
+            )
+        if place.permissions is not Permissions.ALL and not command_file.permits(file.allowed_tools, command):
+            raise UsageError(
+                f"/{found.name} runs a command that its allowed-tools does not permit: {shown}",
+                hint=f"Add it to allowed-tools in {found.path}, for example Bash({command.split()[0]}:*).",
+            )
+        if dry_run:
+            return NOT_YET_RUN.format(command=shown)
+        from clew.hosts.expansion.shell import output_of
+
+        context = self._engine.context
+        environ = context.environ
+        if place.trust is not Trust.PROJECT:
+            environ = await context.guard(environ, place.cwd)  # the repository's git settings name commands too
+        return await output_of(command, found.name, cwd=place.cwd, environ=environ, mark=context.new_id())
+
+    # Mentions
+
+    async def _files(self, mentions: Sequence[Mention], place: PromptPlace) -> list[MentionedFile]:
+        home = self._engine.context.environ.get("HOME")
+
+        def look() -> list[MentionedFile]:
+            found = (mentioned_files.found(mention, place.cwd, home) for mention in mentions)
+            return list({(each.path, each.part.first, each.part.last): each for each in found if each}.values())
+
+        return await asyncio.to_thread(look) if mentions else []
+
+    async def _check_access(
+        self, file: MentionedFile, place: PromptPlace, person: Person | None, *, dry_run: bool, asks: bool
+    ) -> None:
+        needed = mentioned_files.access(file, place.cwd, place.permissions, self._engine.settings.hidden)
+        shown = mentioned_files.shown(file.mention)
+        if needed is Access.REFUSED:
+            raise UsageError(
+                f"{shown} is outside the work directory {place.cwd}, and this conversation is read-only.",
+                hint="Copy the file into the directory, or ask in a thread with other permissions.",
+            )
+        if needed is Access.FREE:
+            return
+        if person is None and not (dry_run and asks):
+            raise UsageError(
+                f"{shown} is outside the work directory {place.cwd}, and nobody is there to allow it.",
+                hint="Ask at a terminal, copy the file into the directory, or give the thread the permissions all.",
+            )
+        if dry_run or person is None:
+            return
+        asked = QuestionAsked(
+            self._engine.context.new_id(), "Read", {"file_path": str(file.path), "mentioned_as": shown}, is_form=False
+        )
+        if not (await person(asked)).allow:
+            raise UsageError(f"{shown} was not allowed. Nothing was sent.", hint="Write the name without the @.")
+
+    async def _blocks(self, files: Sequence[MentionedFile], place: PromptPlace, *, dry_run: bool) -> str:
+        """The files' texts, each between two lines that say what it is."""
+        if not files:
+            return ""
+
+        def text_of(file: MentionedFile) -> str:
+            access = mentioned_files.access(file, place.cwd, place.permissions, self._engine.settings.hidden)
+            return NOT_YET_READ if dry_run and access is Access.ASK else mentioned_files.read(file)
+
+        def read() -> list[str]:
+            mentioned_files.check_amount(files, ())
+            texts = [text_of(file) for file in files]
+            mentioned_files.check_amount(files, texts)
+            return texts
+
+        texts = await asyncio.to_thread(read)
+        mark = self._engine.context.new_id()[:16]
+        labels = [mentioned_files.label(file, place.cwd) for file in files]
+        blocks = [fenced(text, mark, label) for text, label in zip(texts, labels, strict=True)]
+        return "\n\n".join(["", FILES_NOTE, *blocks])
+
+
+def place_of(thread: Thread, agent: str | None = None) -> PromptPlace:
+    return PromptPlace(thread.cwd, agent or thread.agent, thread.permissions, thread.trust)
+
+
+def _unknown(name: str, folders: Sequence[CommandFolder]) -> UsageError:
+    if name in BUILT_IN:
+        return UsageError(f"Clew has no /{name}, which is built into the agent's own CLI.", hint=BUILT_IN[name])
+    from clew.core.spelling import suggestion
+
+    known = [CLEAR, COMPACT, *(found.name for found in command_files.commands(folders))]
+    return UsageError(f"There is no command /{name}{suggestion(name, known)}.", hint=AS_TEXT)

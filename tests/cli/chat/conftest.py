@@ -1,0 +1,37 @@
+"""`clew chat` on a pseudo-terminal of 60 or 120 columns, with the scripted agent."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+import forkserver
+from turns.outside.terminal import Terminal
+
+
+class ChatTerminal(Terminal):
+    def _start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+        return forkserver.Command(command, terminal=True, **options)
+
+
+@pytest.fixture(params=[60, 120])
+def columns(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture
+def chat(cli: Any) -> Iterator[Callable[..., ChatTerminal]]:
+    """Starts `clew chat ARGS` on a terminal, and waits for its prompt."""
+    with ExitStack() as opened:
+
+        def start(*args: str, columns: int = 120, ready: str = ">", **environ: str) -> ChatTerminal:
+            terminal = ChatTerminal(("chat", *args), cli.environ(**environ), cli.stage.work, columns=columns)
+            opened.enter_context(terminal)
+            terminal.wait_for(ready)
+            return terminal
+
+        yield start
