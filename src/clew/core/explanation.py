@@ -51,6 +51,7 @@ class Explanation(Record):
     unfinished: str | None  # a run that a crash left: the next command ends it first, which may change the decision
     rewound_to: int | None = None  # the number of the last turn that the rewound session holds; None: it holds all
     outside_turns: int = 0  # turns that were made outside Clew: they come into the thread first
+    rules: tuple[str, ...] = ()  # the files of the project's rules that the agent is shown
 
 
 def decision_words(decision: Decision) -> str:

@@ -43,6 +43,7 @@ from clew.engine.process.probe import abilities
 from clew.engine.questions import AgentQuestions
 from clew.engine.recovery import AdapterOf
 from clew.engine.request import TurnRequest, policy_of
+from clew.engine.rules import shown_rules, write_copies
 from clew.engine.sessions.observation import used
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.stopping import StopConditions
@@ -203,6 +204,7 @@ class LiveTurn(AttemptObserver):
     async def _planner(self) -> Planner:
         check_work_dir(self.request.thread.cwd)
         can = await abilities(self._adapter, self._binary, self._store, self._context.environ, self._context.clock())
+        rules = await shown_rules(self._adapter, can, self.request, self._store, self._settings, self._context)
         return Planner(
             self._adapter,
             can,
@@ -214,6 +216,7 @@ class LiveTurn(AttemptObserver):
             self._adapter_of,
             self._leases.fence,
             self._drafts.append,
+            rules,
         )
 
     def _stored_plan(self, number: int, store: Store) -> tuple[AttemptPlan] | None:
@@ -299,6 +302,7 @@ class LiveTurn(AttemptObserver):
         decision, can = plan.decision, plan.abilities
         argv = self._adapter.command(self._binary, can, await self._hiding(plan))
         environ = await self._environment(plan.launch)
+        await write_copies(self._adapter, plan.rules)
         self._results.attempt_began(plan)
         started = _started(plan)
         cwd, mark = plan.request.work_dir, plan.attempt.id

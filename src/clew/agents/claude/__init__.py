@@ -6,9 +6,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clew.agents.adapter import Adapter, Binary, LaunchProfile, PathProtection, SessionHead, SessionView, StreamReader
+from clew.agents.adapter import (
+    Adapter,
+    Binary,
+    LaunchProfile,
+    PathProtection,
+    RulesDelivery,
+    SessionHead,
+    SessionView,
+    StreamReader,
+)
 from clew.agents.claude import binary, command, location, rules
 from clew.core.decision import Abilities
+from clew.core.rules import RuleLayout
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import Answer
 from clew.core.thread import Permissions
@@ -23,6 +33,7 @@ class Claude(Adapter):
     name: ClassVar[str] = "claude"
     start_tokens: ClassVar[int] = 22_100  # measured, as the next number is
     uncached_start_tokens: ClassVar[int] = 2_700  # its notes in the first message (measured); the rest is shared
+    rule_layout: ClassVar[RuleLayout] = rules.LAYOUT
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
         return binary.find(configured=configured, environ=environ)
@@ -91,6 +102,9 @@ class Claude(Adapter):
         from clew.agents.claude import session
 
         return session.session_head(path)
+
+    def rules_delivery(self, abilities: Abilities) -> RulesDelivery:
+        return RulesDelivery.FOLDER if {"--add-dir", "--settings"} <= abilities.flags else RulesDelivery.NONE
 
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         return rules.project_rules(config_dir, work_dir)
