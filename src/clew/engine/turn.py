@@ -300,9 +300,10 @@ class LiveTurn(AttemptObserver):
 
     async def _attempt(self, plan: AttemptPlan) -> AttemptEnd:
         decision, can = plan.decision, plan.abilities
-        argv = self._adapter.command(self._binary, can, await self._hiding(plan))
+        problem = await write_copies(self._adapter, plan.rules)
+        launch = await self._hiding(plan)
+        argv = self._adapter.command(self._binary, can, launch if problem is None else replace(launch, rules_dir=""))
         environ = await self._environment(plan.launch)
-        await write_copies(self._adapter, plan.rules)
         self._results.attempt_began(plan)
         started = _started(plan)
         cwd, mark = plan.request.work_dir, plan.attempt.id
@@ -318,6 +319,8 @@ class LiveTurn(AttemptObserver):
             await self._note(started, also=lambda store: store.runs.update_attempt(plan.attempt.id, **known))
             for warning in plan.warnings:
                 await self._note(warning)
+            if problem is not None:
+                await self._note(Warned("rules_left_out", problem))
             if not can.asks and not plan.launch.resume and plan.launch.permissions is Permissions.ASK:
                 await self._note(Warned("cannot_ask", cannot_ask_message(self._adapter.name)))
             live = LiveAttempt(

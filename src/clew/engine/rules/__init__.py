@@ -84,13 +84,19 @@ async def shown_rules(
     return ShownRules(found, delivery, folder, str(root), source)
 
 
-async def write_copies(adapter: Adapter, shown: ShownRules) -> None:
-    """Makes the folder from which the agent reads the rules, if it has one. Raises UsageError."""
-    if shown.folder and adapter.rule_layout is not None:
-        from clew.engine.rules.folder import write_rules
+async def write_copies(adapter: Adapter, shown: ShownRules) -> str | None:
+    """Makes the folder from which the agent reads the rules, if it has one. Returns why there is none."""
+    if not shown.folder or adapter.rule_layout is None:
+        return None
+    from clew.engine.rules.folder import write_rules
 
-        files = rules.as_files(shown.rules)
+    files = rules.as_files(shown.rules)
+    try:
         await asyncio.to_thread(write_rules, Path(shown.folder), adapter.rule_layout.copies, files)
+    except OSError as error:
+        why = f"{error.filename or shown.folder}: {error.strerror}"
+        return f"The project's rules cannot be given to {adapter.name}, which runs without them ({why})."
+    return None
 
 
 def note_source(store: Store, thread_id: str, source: RulesSource | None) -> None:

@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from clew.core.durations import DAY_S
-from clew.errors import UsageError
 from clew.system.files import write_whole
 from clew.system.folders import make_private
 
@@ -23,19 +22,13 @@ PRIVATE = 0o700
 
 
 def write_rules(folder: Path, below: str, files: Mapping[str, str]) -> None:
-    """Makes `folder` hold exactly these files, in its folder `below`. Raises UsageError."""
-    try:
-        make_private(folder.parent)
-        with _locked(folder.parent):
-            is_new = not os.path.lexists(folder)
-            _fill(folder, Path(below), files)
-            if is_new:
-                _remove_unused(folder.parent)
-    except OSError as error:
-        raise UsageError(
-            f"The project's rules cannot be given to the agent: {error.filename or folder}: {error.strerror}.",
-            hint="Make it writable. Or do without rules: rules = false.",
-        ) from error
+    """Makes `folder` hold exactly these files, in its folder `below`. Raises OSError."""
+    make_private(folder.parent)
+    with _locked(folder.parent):
+        is_new = not os.path.lexists(folder)
+        _fill(folder, Path(below), files)
+        if is_new:
+            _remove_unused(folder.parent)
 
 
 def _fill(folder: Path, below: Path, files: Mapping[str, str]) -> None:
