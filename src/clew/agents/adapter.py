@@ -18,6 +18,7 @@ from clew.core.decision import Abilities
 from clew.core.expansion.command_file import FileSyntax
 from clew.core.outcome import Diagnosis
 from clew.core.record import Record
+from clew.core.rules import RuleLayout
 from clew.core.runs.events import Event, QuestionAsked
 from clew.core.runs.permissions import Answer
 from clew.core.session import SessionCall as SessionCall
@@ -55,6 +56,14 @@ class ImageFile(Record):
     media_type: str
 
 
+class RulesDelivery(StrEnum):
+    """How an agent is shown a project's rules without trusting the project."""
+
+    FOLDER = "folder"  # it reads copies of them in `LaunchProfile.rules_dir`
+    PROMPT = "prompt"  # they are a part of the standing text
+    NONE = "none"
+
+
 class LaunchProfile(Record):
     """How the agent is started for one turn: the same on every turn of a thread, except for the session."""
 
@@ -66,6 +75,7 @@ class LaunchProfile(Record):
     work_dir: str = "."
     config_dir: str = ""  # where the agent keeps its own settings
     hidden_paths: tuple[str, ...] = ()  # absolute paths that its tools must not read; see `Adapter.path_protection`
+    rules_dir: str = ""  # a private folder with copies of the project's rules; "": there is none
     fork_of: str | None = None  # resume a copy of this session; the copy's id is `session_id` if we may choose it
     rewind_to: str | None = None  # the copy ends here (an `end_id`); only if the abilities say `rewind`
     images: tuple[ImageFile, ...] = ()  # of this turn's prompt; only if the abilities say `images`
@@ -152,6 +162,7 @@ class Adapter(Protocol):
     name: ClassVar[str]
     start_tokens: ClassVar[int] = 0  # a new session's beginning: system prompt, tools, notes; 0: not known
     uncached_start_tokens: ClassVar[int] = 0  # the part of a new session's beginning that is never read from the cache
+    rule_layout: ClassVar[RuleLayout | None] = None  # where a project keeps its rules for it; None: Clew reads none
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
         """Where the binary is (reads the disk). Raises AgentMissing with a hint."""
@@ -275,6 +286,10 @@ class Adapter(Protocol):
     def session_head(self, path: Path) -> SessionHead | None:
         """Reads only the beginning of the file. None: it is not a session. Raises OSError."""
         return None
+
+    def rules_delivery(self, abilities: Abilities) -> RulesDelivery:
+        """How Clew shows it the rules that `rule_layout` names, where it does not trust the project."""
+        return RulesDelivery.NONE
 
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         """Files and folders that the plain CLI would show to the model in that directory, and Clew only with trust

@@ -8,6 +8,7 @@ from clew.config.settings import VARIABLES as VARIABLES
 from clew.config.settings import Settings as Settings
 from clew.config.settings import Value as Value
 from clew.config.settings import as_duration as as_duration
+from clew.config.settings import cache as cache
 from clew.config.settings import duration as duration
 from clew.config.settings import home as home
 from clew.config.settings import load as load

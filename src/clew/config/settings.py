@@ -216,6 +216,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("model", model, None, "the model of a new thread; none: the agent's own default", in_project=True),
     Setting("permissions", choice("ask", "edits", "read-only", "all"), "ask", "what the agent may do without asking"),
     Setting("trust", choice("user", "project"), "user", "whose agent settings, hooks and MCP servers may load"),
+    Setting("rules", boolean, True, "show agents the project's rules: CLAUDE.md, AGENTS.md", in_project=True),
     Setting(
         "hide_home", boolean, True, "hide Clew's own folder (database, token) from agents' tools, if the agent can"
     ),
@@ -338,6 +339,13 @@ def home(environ: Mapping[str, str]) -> Path:
         return Path(chosen).expanduser().absolute()
     state = environ.get("XDG_STATE_HOME")
     return (Path(state) if state else _user_home(environ) / ".local" / "state") / "clew"
+
+
+def cache(environ: Mapping[str, str]) -> Path:
+    """The platform's folder for files that can be made again."""
+    chosen = environ.get("XDG_CACHE_HOME")
+    folder = Path(chosen) if chosen and Path(chosen).is_absolute() else _user_home(environ) / ".cache"
+    return Path(os.path.realpath(folder / "clew"))
 
 
 def user_file(environ: Mapping[str, str]) -> Path | None:

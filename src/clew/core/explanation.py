@@ -53,6 +53,7 @@ class Explanation(Record):
     rewound_to: int | None = None  # the number of the last turn that the rewound session holds; None: it holds all
     outside_turns: int = 0  # turns that were made outside Clew: they come into the thread first
     images: tuple[Image, ...] = ()  # sent with the prompt; their price is not in the estimates
+    rules: tuple[str, ...] = ()  # the files of the project's rules that the agent is shown
 
 
 def decision_words(decision: Decision) -> str:

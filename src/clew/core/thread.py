@@ -84,7 +84,6 @@ class ThreadKind(Record):
     """What is different about the threads of one host."""
 
     continued_by: str | None = None  # a sentence about the command that continues the thread; None: a new prompt does
-    loads_rules: bool = True  # False: its agents never get the project's rules, by design
     trust_hint: str = "`clew threads set {name} --trust project` loads them from now on"
 
 
@@ -94,7 +93,7 @@ _RETRY_JOB = "clew jobs retry tries the job again."
 KINDS: dict[str, ThreadKind] = {
     "chat": ThreadKind(trust_hint=ThreadKind.trust_hint + ", `--trust project` in a new thread"),
     "pair": ThreadKind("clew pair --resume continues the pair."),
-    "review": ThreadKind("clew review follow asks for the next round.", loads_rules=False),
+    "review": ThreadKind("clew review follow asks for the next round."),
     "job": ThreadKind(_RETRY_JOB, trust_hint="`clew jobs submit --trust project` loads them"),
     "hook": ThreadKind(_RETRY_JOB),
 }

@@ -7,6 +7,7 @@ from clew.core.ids import RunId, TurnId
 from clew.core.images import Image
 from clew.core.pins import PinState
 from clew.core.record import Record, replace
+from clew.core.rules import RulesSource
 from clew.core.runs.options import NO_OPTIONS, TurnOptions
 from clew.core.runs.question import Question
 from clew.core.runs.run import Run, RunOptions, RunStatus
@@ -42,6 +43,7 @@ class TurnRequest(Record):
     any_age: bool = False  # the host has checked the session's age itself: the policy's limit does not apply
     not_before: float | None = None  # when a usage limit resets; the session does not age until then
     continues: RunId | None = None  # the run that met that limit; if another prompt came since, this turn is cancelled
+    rules_of: RulesSource | None = None  # whose rules the agent is shown; None: the work directory's
     job_id: str | None = None  # the job that the turn belongs to
     slots: Slots | None = None  # a host's limit over all machines, in addition to this machine's own
     allows_all: bool = False  # a person has allowed everything that this run asks permission for

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from clew.core.decision import Policy
 from clew.core.record import Record
+from clew.core.rules import FileTree, RulesSource
 from clew.core.runs.run import Owner
 
 DEFAULT_POLICY = Policy()
@@ -43,6 +44,8 @@ class EngineSettings(Record):
     grace_s: float = 2.0  # the time between SIGTERM and SIGKILL
     exit_s: float = 10.0  # how long an agent may take to exit after its result
     hidden: tuple[str, ...] = ()  # Clew's own files, as absolute paths: no agent's tools should read them
+    rules: bool = True  # whether agents are shown the project's rules where the project is not trusted
+    rules_dir: str = ""  # where copies of rules are given to agents, as an absolute path; "": nowhere
     store_retry_s: float = 30.0  # how long a run retries an unavailable store
     images: Path | None = None  # the folder of the prompts' images; None: no prompt can have any
 
@@ -58,6 +61,7 @@ class RuntimeContext(Record):
     environ: Mapping[str, str]
     owner: Owner
     guard: Guard  # applied to agents' environments
+    commit_files: Callable[[RulesSource], FileTree] | None = None  # reads the rules of a commit
     clock: Callable[[], float] = time.time
     new_id: Callable[[], str] = new_id
     new_uuid: Callable[[], str] = new_uuid

@@ -44,6 +44,7 @@ from clew.engine.process.probe import abilities
 from clew.engine.questions import AgentQuestions
 from clew.engine.recovery import AdapterOf
 from clew.engine.request import TurnRequest, check_images, policy_of
+from clew.engine.rules import shown_rules, write_copies
 from clew.engine.sessions.observation import used
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.stopping import StopConditions
@@ -209,6 +210,7 @@ class LiveTurn(AttemptObserver):
         can = await abilities(self._adapter, self._binary, self._store, self._context.environ, self._context.clock())
         if self.request.images:
             check_images(self.request.agent, can)
+        rules = await shown_rules(self._adapter, can, self.request, self._store, self._settings, self._context)
         return Planner(
             self._adapter,
             can,
@@ -220,6 +222,7 @@ class LiveTurn(AttemptObserver):
             self._adapter_of,
             self._leases.fence,
             self._drafts.append,
+            rules,
         )
 
     def _stored_plan(self, number: int, store: Store) -> tuple[AttemptPlan] | None:
@@ -303,8 +306,11 @@ class LiveTurn(AttemptObserver):
 
     async def _attempt(self, plan: AttemptPlan) -> AttemptEnd:
         decision, can = plan.decision, plan.abilities
+        problem = await write_copies(self._adapter, plan.rules)
+        launch = await self._hiding(plan)
         images = await asyncio.to_thread(self._images.files, plan.request.prompt.images)
-        argv = self._adapter.command(self._binary, can, replace(await self._hiding(plan), images=images))
+        rules_dir = launch.rules_dir if problem is None else ""
+        argv = self._adapter.command(self._binary, can, replace(launch, rules_dir=rules_dir, images=images))
         environ = await self._environment(plan.launch)
         self._results.attempt_began(plan)
         started = _started(plan)
@@ -321,6 +327,8 @@ class LiveTurn(AttemptObserver):
             await self._note(started, also=lambda store: store.runs.update_attempt(plan.attempt.id, **known))
             for warning in plan.warnings:
                 await self._note(warning)
+            if problem is not None:
+                await self._note(Warned("rules_left_out", problem))
             if not can.asks and not plan.launch.resume and plan.launch.permissions is Permissions.ASK:
                 await self._note(Warned("cannot_ask", cannot_ask_message(self._adapter.name)))
             live = LiveAttempt(

@@ -222,7 +222,7 @@ class Repository:
             if base_commit is not None and await self._commit(base_commit, "tree") is not None:
                 return base_commit  # a commit, or the empty tree if there was no commit yet
             return head or (await self._call("hash-object", "-t", "tree", "--stdin")).decode().strip()
-        commit = None if base.startswith(("-", "^")) or len(base) > NAME_MAX_CHARS else await self._commit(base)
+        commit = await self.tip(base)
         if commit is None and base_commit is not None and await self._commit(base_commit) is not None:
             return base_commit  # the branch that `base` names was deleted since
         if commit is None:
@@ -240,6 +240,10 @@ class Repository:
             return None
         done = await self._git.attempt("rev-parse", "--verify", "--quiet", f"{name}^{{{kind}}}", cwd=top, extra={})
         return done.out.decode().strip() if done.status == 0 else None
+
+    async def tip(self, base: str) -> str | None:
+        """The commit that a base names now, and not where HEAD left it."""
+        return None if base.startswith(("-", "^")) or len(base) > NAME_MAX_CHARS else await self._commit(base)
 
     async def _scratch_environ(self, scratch: str) -> dict[str, str]:
         """An environment in which the index is a copy, and git writes its objects beside it."""

@@ -26,8 +26,10 @@ from clew.store.store import open_store
 
 if TYPE_CHECKING:
     from clew.agents.adapter import Adapter
+    from clew.core.rules import FileTree, RulesSource
 
 STORE_FILE = "clew.db"
+RULES_DIR = "rules"  # not in the store's folder, which is hidden from agents
 ARCHIVE_DIR = "archive"
 IMAGES_DIR = "images"
 
@@ -95,6 +97,8 @@ def open_engine(
         idle_s=settings.of("idle_timeout"),
         hidden=hidden(environ, home) if settings.of("hide_home") else (),
         images=images_folder(settings.of("store"), home),
+        rules=settings.of("rules"),
+        rules_dir=str(config.cache(environ) / RULES_DIR),
     )
     return Engine(
         open_store(settings.of("store") or home / STORE_FILE), known, engine_settings, runtime_context(environ)
@@ -120,8 +124,17 @@ def runtime_context(environ: Mapping[str, str]) -> RuntimeContext:
     pid = os.getpid()
     environ = {name: value for name, value in environ.items() if not _is_secret(name)}  # agents do not get secrets
     return RuntimeContext(
-        environ=environ, owner=Owner(_machine(), pid, started_at(pid) or 0.0), guard=agent_environment
+        environ=environ,
+        owner=Owner(_machine(), pid, started_at(pid) or 0.0),
+        guard=agent_environment,
+        commit_files=lambda source: _commit_files(source, environ),
     )
+
+
+def _commit_files(source: RulesSource, environ: Mapping[str, str]) -> FileTree:
+    from clew.git.commit_files import CommitFiles
+
+    return CommitFiles(source, environ)
 
 
 def _is_secret(name: str) -> bool:

@@ -16,6 +16,7 @@ from clew.engine.engine import Engine
 
 if TYPE_CHECKING:
     from clew.core.jobs.job import Job
+    from clew.core.rules import RulesSource
     from clew.hosts.hooks.hooks import Hooks
     from clew.hosts.jobs.jobs import Jobs
 
@@ -56,3 +57,6 @@ class _HookPreparation:
 
     async def prepare(self, job: Job) -> None:
         await self._hosts.hooks.preparation.prepare(job)
+
+    async def rules_of(self, job: Job) -> RulesSource | None:
+        return await self._hosts.hooks.preparation.rules_of(job)

@@ -13,12 +13,14 @@ from clew.agents.adapter import (
     ImageFile,
     LaunchProfile,
     PathProtection,
+    RulesDelivery,
     SessionHead,
     SessionView,
     StreamReader,
 )
 from clew.agents.claude import binary, command, location, rules
 from clew.core.decision import Abilities
+from clew.core.rules import RuleLayout
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import Answer
 from clew.core.thread import Permissions
@@ -33,6 +35,7 @@ class Claude(Adapter):
     name: ClassVar[str] = "claude"
     start_tokens: ClassVar[int] = 22_100  # measured, as the next number is
     uncached_start_tokens: ClassVar[int] = 2_700  # its notes in the first message (measured); the rest is shared
+    rule_layout: ClassVar[RuleLayout] = rules.LAYOUT
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
         return binary.find(configured=configured, environ=environ)
@@ -109,6 +112,9 @@ class Claude(Adapter):
         from clew.agents.claude import session
 
         return session.session_head(path)
+
+    def rules_delivery(self, abilities: Abilities) -> RulesDelivery:
+        return RulesDelivery.FOLDER if {"--add-dir", "--settings"} <= abilities.flags else RulesDelivery.NONE
 
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         return rules.project_rules(config_dir, work_dir)

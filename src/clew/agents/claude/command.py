@@ -23,6 +23,8 @@ from clew.errors import UsageError
 
 # By default the CLI shows the model the branch, commit subjects and changed files: untrusted text, without a fence.
 NO_GIT = {"includeGitInstructions": False}
+# Shows the model the rules in folders that `--add-dir` names, and in those that the user's own settings add.
+SHOW_RULES = {"CLAUDE_CODE_ADDITIONAL_DIRECTORIES_CLAUDE_MD": "1"}
 READ_ONLY_TOOLS = "Read,Glob,Grep,AskUserQuestion"
 
 # Set by a Claude session for the processes that it starts. If our agent inherited them, it would take itself for a part
@@ -50,6 +52,8 @@ def command(binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list
     if launch.model:
         argv += ["--model", launch.model]
     argv += _permissions(launch.permissions)
+    if launch.rules_dir:
+        argv += ["--add-dir", launch.rules_dir]  # takes every word up to the next option
     argv += _settings(launch, abilities)
     argv += _trust(launch.trust, abilities)
     if launch.resume:
@@ -83,29 +87,38 @@ def _settings(launch: LaunchProfile, abilities: Abilities) -> list[str]:
     settings: dict[str, object] = {}
     if launch.permissions is Permissions.READ_ONLY:
         settings |= NO_GIT
-    if launch.hidden_paths:
-        settings["permissions"] = {"deny": [rule for path in _hidden(launch) for rule in _denied(path)]}
+    denied = [rule for path in _hidden(launch) for rule in _denied(path)]
+    if launch.rules_dir:
+        settings["env"] = SHOW_RULES
+        denied.append(f"Edit(/{_literal(launch.rules_dir)}/**)")  # a `Read` rule would hide them from the model too
+    if denied:
+        settings["permissions"] = {"deny": denied}
     if not settings or "--settings" not in abilities.flags:
         return []
     return ["--settings", json.dumps(settings, separators=(",", ":"))]
 
 
 def _hidden(launch: LaunchProfile) -> Iterator[str]:
-    """The paths to hide. If a hidden folder contains the work directory (a work tree that a hook made), all other
-    entries of that folder are hidden instead (reads the disk)."""
+    """The paths to hide. If a hidden folder contains the work directory (a work tree that a hook made) or the rules,
+    all other entries of that folder are hidden instead (reads the disk)."""
     for path in launch.hidden_paths:
-        if not launch.work_dir.startswith(f"{path}{os.sep}"):
+        inside = [each for each in (launch.work_dir, launch.rules_dir) if each.startswith(f"{path}{os.sep}")]
+        if not inside:
             yield path
             continue
-        visible = Path(launch.work_dir).relative_to(path).parts[0]
-        yield from sorted(os.path.join(path, name) for name in os.listdir(path) if name != visible)  # noqa: PTH118, PTH208
+        visible = {Path(each).relative_to(path).parts[0] for each in inside}
+        yield from sorted(os.path.join(path, name) for name in os.listdir(path) if name not in visible)  # noqa: PTH118, PTH208
 
 
 def _denied(path: str) -> tuple[str, str]:
     """Rules for Read, Grep and Glob: one for the path itself, one for everything below it. A path that begins with two
     slashes starts at the root."""
-    literal = re.sub(r"([\\*?\[\]{}!()])", r"\\\1", path)
+    literal = _literal(path)
     return f"Read(/{literal})", f"Read(/{literal}/**)"
+
+
+def _literal(path: str) -> str:
+    return re.sub(r"([\\*?\[\]{}!()])", r"\\\1", path)
 
 
 def _trust(trust: Trust, abilities: Abilities) -> list[str]:

@@ -1,4 +1,4 @@
-"""A project's rules for Claude that `--setting-sources user` leaves out (measured, see docs/agents.md).
+"""Where a project keeps its rules for Claude, which `--setting-sources user` leaves out (measured, see docs/agents.md).
 
 The CLI reads them in the work directory and in every folder above it, whether or not there is a repository.
 """
@@ -10,6 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clew.agents.rules import holds_markdown, is_folder, rule_files
+from clew.core.rules import RuleLayout
+
+LAYOUT = RuleLayout(
+    names=("CLAUDE.md", ".claude/CLAUDE.md"),
+    instead=("AGENTS.md",),
+    folders=(".claude/rules",),
+    local=("CLAUDE.local.md",),
+    imports=True,
+    copies=".claude/rules",
+)
 
 
 def project_rules(config_dir: str, work_dir: str) -> Iterator[Path]:

@@ -14,6 +14,7 @@ from clew.agents.adapter import (
     ImageFile,
     LaunchProfile,
     PathProtection,
+    RulesDelivery,
     SessionHead,
     SessionView,
     StreamReader,
@@ -21,6 +22,7 @@ from clew.agents.adapter import (
 from clew.agents.codex import binary, command, location, rules, sandbox
 from clew.core.costs.usage import Usage
 from clew.core.decision import Abilities
+from clew.core.rules import RuleLayout
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import Answer
 from clew.core.thread import Permissions
@@ -35,6 +37,7 @@ class Codex(Adapter):
     name: ClassVar[str] = "codex"
     start_tokens: ClassVar[int] = 9_100
     uncached_start_tokens: ClassVar[int] = 9_100  # all of it (measured): every session has its own cache key
+    rule_layout: ClassVar[RuleLayout] = rules.LAYOUT
 
     def find(self, configured: str | None, environ: Mapping[str, str]) -> Binary:
         return binary.find(configured=configured, environ=environ)
@@ -134,6 +137,9 @@ class Codex(Adapter):
         from clew.agents.codex import head
 
         return head.session_head(path)
+
+    def rules_delivery(self, abilities: Abilities) -> RulesDelivery:
+        return RulesDelivery.PROMPT
 
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         return rules.project_rules(work_dir)

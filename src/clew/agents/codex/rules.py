@@ -1,4 +1,4 @@
-"""A project's rules for Codex that it does not load in an untrusted directory (measured, see docs/agents.md)."""
+"""Where a project keeps its rules for Codex, which reads them in trusted directories alone (see docs/agents.md)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from itertools import islice
 from pathlib import Path
 
 from clew.agents.rules import rule_files
+from clew.core.rules import RuleLayout
 from clew.system.work_trees import repository
+
+LAYOUT = RuleLayout(names=(), instead=("AGENTS.override.md", "AGENTS.md"))
 
 
 def project_rules(work_dir: str) -> Iterator[Path]:

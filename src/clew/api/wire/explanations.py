@@ -38,6 +38,7 @@ class Explanation(Shape):
         int | None, Doc("The number of the turn to which the session is rewound; null: it is not rewound")
     ]
     outside_turns: Annotated[int, Doc("Turns that were made outside Clew: they come into the thread first")]
+    rules: Annotated[tuple[str, ...], Doc("The files of the project's rules that the agent is shown")]
     prompt: Annotated[str | None, Doc("The exact text that the agent would be sent; null: no prompt was given")]
     prompt_chars: int
     turns_sent: Annotated[int, Doc("Turns in the prompt, as catch-up or as the transcript")]

@@ -45,6 +45,8 @@ def _fields(told: Explanation) -> Iterator[tuple[str, str]]:
         yield "session", told.session_id
     if told.outside_turns:
         yield "outside", outside_words(told.outside_turns)
+    if told.rules:
+        yield "rules", ", ".join(told.rules)
     if told.waits_for is not None:
         yield "queue", f"The run {told.waits_for} is ahead: the prompt would wait. The decision is made when it starts."
     if told.unfinished is not None:

@@ -28,6 +28,7 @@ from clew.engine import leases, queue, recovery
 from clew.engine.finish.prices import unit_price
 from clew.engine.planning.preview import planning
 from clew.engine.request import TurnRequest, check_argument
+from clew.engine.rules import ShownRules, shown_rules
 from clew.engine.settings import RuntimeContext
 from clew.store.store import Store
 
@@ -39,7 +40,11 @@ RECENT_RUNS = 10  # among the newest runs, one that used the same model tells wh
 
 async def explain(engine: Engine, request: TurnRequest) -> Explanation:
     """Raises AgentMissing, and UsageError for a model that cannot be one."""
-    plan = await planning(engine, request.agent)
+    can = await engine.abilities(request.agent, engine.find(request.agent))
+    rules = await shown_rules(
+        engine.adapter(request.agent), can, request, engine.store, engine.settings, engine.context
+    )
+    plan = await planning(engine, request.agent, rules)
     adapter, context = engine.adapter(request.agent), engine.context
 
     def look(store: Store) -> Explanation:
@@ -47,9 +52,9 @@ async def explain(engine: Engine, request: TurnRequest) -> Explanation:
         check_argument("model", run.model)
         case, decision, arrived = planner.planned(store, run)
         waits_for, unfinished = _queued_behind(store, run, context)
-        figures = _Figures.read(store, adapter, run, case, decision)
+        figures = _Figures.read(store, adapter, run, case, decision, rules)
         told = _explanation(adapter, request, run, decision, figures, waits_for, unfinished)
-        return replace(told, outside_turns=len(arrived.turns))
+        return replace(told, outside_turns=len(arrived.turns), rules=rules.names)
 
     return await engine.store.read_large(look)
 
@@ -117,16 +122,19 @@ class _Figures(Record):
     pricing: Pricing
 
     @classmethod
-    def read(cls, store: Store, adapter: Adapter, run: Run, case: DecisionCase, decision: Decision) -> _Figures:
+    def read(
+        cls, store: Store, adapter: Adapter, run: Run, case: DecisionCase, decision: Decision, rules: ShownRules
+    ) -> _Figures:
         recent = [
             each
             for each in store.runs.newest(limit=RECENT_RUNS)
             if (each.agent, each.model) == (run.agent, run.model) and each.started_at is not None
         ]
         used_at = max((case.now if each.ended_at is None else each.ended_at for each in recent), default=None)
+        more = rules.rules.chars // CHARS_PER_TOKEN if rules.folder else 0  # in a prompt they are counted with it
         start = StartSize(
-            adapter.start_tokens,
-            adapter.uncached_start_tokens,
+            adapter.start_tokens + more,
+            adapter.uncached_start_tokens + more,
             is_cached=used_at is not None and case.now - used_at <= CACHE_LIFE_S,
         )
         is_written = next((each.usage.is_written for each in recent if each.usage.new_tokens), True)

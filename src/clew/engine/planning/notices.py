@@ -1,8 +1,8 @@
 """Warnings before the agent starts: what the agent is not shown, and how to change that.
 
-Project rules that are not loaded are named once for each directory, agent and kind of thread. The kind counts because
-a person at a terminal may not have read the log of a job. Work trees of one repository count as one directory, since a
-hook makes one for every issue. A review never loads the rules, by design, and does not mention it.
+Rules that are not loaded are named once for each directory, agent and kind of thread. The kind counts because a person
+at a terminal may not have read the log of a job. Work trees of one repository count as one directory, since a hook
+makes one for every issue.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from pathlib import Path
 
 from clew.agents.adapter import Adapter
 from clew.core.decision import ADOPT_HINT, Decision, Fresh, Reason
+from clew.core.history import text_digest
 from clew.core.ids import SessionId
 from clew.core.record import Record
+from clew.core.rules import LeftOut
 from clew.core.runs.events import Warned
 from clew.core.thread import Thread, Trust, kind_of
+from clew.engine.rules import ShownRules
 from clew.engine.sessions.outside import Arrival
 from clew.store.store import Store
 from clew.system.work_trees import in_main_tree
@@ -40,6 +43,8 @@ class UnloadedRules(Record):
 
     agent: str
     files: tuple[Path, ...]  # those nearest to the work directory first
+    are_above: bool  # the files are above the repository, whose own rules are shown
+    left_out: tuple[LeftOut, ...]  # in the repository
 
 
 def taken_over_key(thread_id: str) -> str:
@@ -47,14 +52,17 @@ def taken_over_key(thread_id: str) -> str:
     return f"session_taken_over/{thread_id}"
 
 
-def unloaded_rules(adapter: Adapter, thread: Thread, config_dir: str) -> UnloadedRules | None:
-    """Looks for files by name, without reading them. None: there are no rules, or they are loaded."""
-    if thread.trust is Trust.PROJECT or not kind_of(thread).loads_rules:
+def unloaded_rules(adapter: Adapter, thread: Thread, config_dir: str, shown: ShownRules) -> UnloadedRules | None:
+    """Looks for files by name, without reading them. None: there are no others, or the user wants none."""
+    if thread.trust is Trust.PROJECT or not shown.is_wanted:
         return None
     files: list[Path] = []
     with suppress(OSError):  # an unreadable folder is no reason to fail a run
         files.extend(adapter.project_rules(config_dir, thread.cwd))
-    return UnloadedRules(adapter.name, tuple(files)) if files else None
+    if shown.root:
+        files = [path for path in files if not path.is_relative_to(shown.root)]
+    left_out = shown.rules.left_out
+    return UnloadedRules(adapter.name, tuple(files), bool(shown.root), left_out) if files or left_out else None
 
 
 def warnings(
@@ -72,10 +80,11 @@ def warnings(
         found.append(Warned("outside_turns", brought_in(len(arrived.turns), are_archived=is_retry)))
     found += [Warned("session_compacted", COMPACTED.format(session_id=each)) for each in arrived.compacted]
     if rules is not None:
-        told = f"rules_told/{thread.kind}/{rules.agent}/{in_main_tree(Path(thread.cwd))}"
-        if store.key_values.get(told) is None:
-            store.key_values.set(told, "yes")
+        where = f"{thread.kind}/{rules.agent}/{in_main_tree(Path(thread.cwd))}"
+        if rules.files and _is_news(store, f"rules_told/{where}", "yes"):
             found.append(_rules_not_loaded(thread, rules))
+        if rules.left_out and _is_news(store, f"rules_left_out/{where}", text_digest(repr(rules.left_out))):
+            found.append(_rules_left_out(rules))
     if (
         isinstance(decision, Fresh)
         and decision.reason is Reason.SESSION_DIVERGED
@@ -89,13 +98,29 @@ def warnings(
     return tuple(found)
 
 
+def _is_news(store: Store, key: str, said: str) -> bool:
+    """Whether this has not been said there yet. Notes that it is said now."""
+    if store.key_values.get(key) == said:
+        return False
+    store.key_values.set(key, said)
+    return True
+
+
 def _rules_not_loaded(thread: Thread, rules: UnloadedRules) -> Warned:
     files = [os.path.relpath(path, thread.cwd) for path in rules.files]
     how = kind_of(thread).trust_hint.format(name=thread.name)
+    whose = "The rules above this repository" if rules.are_above else "The project's rules"
     return Warned(
         "rules_not_loaded",
-        f"The project's rules ({_listed(files)}) are not loaded, so {rules.agent} does not know them. {how}. "
-        "The repository's own agent settings, hooks and MCP servers load with them, and may run code.",
+        f"{whose} ({_listed(files)}) are not loaded, so {rules.agent} does not know them. "
+        f"{how}. The repository's own agent settings, hooks and MCP servers load with them, and may run code.",
+    )
+
+
+def _rules_left_out(rules: UnloadedRules) -> Warned:
+    files = [f"{each.path}: {each.why}" for each in rules.left_out]
+    return Warned(
+        "rules_left_out", f"Not all of the project's rules are shown to {rules.agent} ({_listed(files, '; ')})."
     )
 
 
@@ -115,6 +140,6 @@ def _taken_over(name: str) -> Warned:
     )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str], separator: str = ", ") -> str:
     more = f" and {len(names) - FILES_NAMED} more" if len(names) > FILES_NAMED else ""
-    return f"{', '.join(names[:FILES_NAMED])}{more}"
+    return f"{separator.join(names[:FILES_NAMED])}{more}"

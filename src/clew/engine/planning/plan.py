@@ -49,6 +49,7 @@ from clew.core.runs.events import Warned
 from clew.core.runs.run import Attempt, Run, RunStatus
 from clew.engine.planning import notices
 from clew.engine.request import TurnRequest
+from clew.engine.rules import NOT_SHOWN, ShownRules, note_source
 from clew.engine.sessions.observation import ends_of, observe, used
 from clew.engine.sessions.outside import (
     AdapterOf,
@@ -78,6 +79,7 @@ class AttemptPlan(Record):
     attempt: Attempt
     launch: LaunchProfile
     abilities: Abilities
+    rules: ShownRules
     used_before: Usage = NO_USAGE  # the session's running total, for an agent that reports only that
     warnings: tuple[Warned, ...] = ()  # what the user should know before the agent starts
 
@@ -93,6 +95,7 @@ class Planner(Record):
     adapter_of: AdapterOf  # of the thread's other agents, whose sessions may have been continued outside
     fence: Callable[[Store], None]  # called inside a transaction; raises if another process took the thread over
     drafted: Callable[[AttemptPlan], object] = lambda plan: None  # called with every plan before its commit
+    rules: ShownRules = NOT_SHOWN
     change: Callable[[History], History] = tuple  # for a preview: what is to be changed in the history before
 
     def first(self, store: Store) -> AttemptPlan:
@@ -103,7 +106,7 @@ class Planner(Record):
             run = store.runs.update(self.run.id, status=RunStatus.RUNNING, started_at=self.context.clock())
             store.questions.withdraw_earlier(thread.id, run.id, self.context.clock())
         case, decision, arrived = self.planned(store, run)
-        rules = notices.unloaded_rules(self.adapter, thread, self.runtime.config_dir)
+        unloaded = notices.unloaded_rules(self.adapter, thread, self.runtime.config_dir, self.rules)
         with store.transaction():
             self.fence(store)
             store_arrival(store, thread, arrived)
@@ -118,7 +121,8 @@ class Planner(Record):
             else:
                 store.turns.add(thread.id, case.request.prompt)
             is_retry = self.turn.retry_of is not None
-            warnings = notices.warnings(store, thread, rules, decision, arrived, is_retry=is_retry)
+            note_source(store, thread.id, self.rules.source)
+            warnings = notices.warnings(store, thread, unloaded, decision, arrived, is_retry=is_retry)
             return self._commit(store, case.request, case.history, decision, number=1, warnings=warnings)
 
     def session(self, store: Store, run: Run) -> SessionId | None:
@@ -150,7 +154,7 @@ class Planner(Record):
             work_dir=thread.cwd,
             runtime=self.runtime,
             prompt=prompt,
-            standing=self.turn.standing,
+            standing=self.rules.standing(self.turn.standing),
             full_prompt=self.turn.full,
             full_prompt_of=self.turn.full_of,
             work_done=self.turn.done,
@@ -319,13 +323,16 @@ class Planner(Record):
             permissions=self.turn.thread.permissions,
             trust=self.turn.thread.trust,
             work_dir=request.work_dir,
+            rules_dir=self.rules.folder,
             fork_of=copied.session_id if copied is not None else None,
             rewind_to=self._copy_end(decision) if copied is not None else None,
         )
         readable = attempt.resumed and self.abilities.session_files
         source = decision.pin if isinstance(decision, Resume) else pin  # a copy has no file yet
         before = (used(self.adapter, source) if readable else None) or NO_USAGE
-        plan = AttemptPlan(request, history, decision, pin, attempt, launch, self.abilities, before, warnings)
+        plan = AttemptPlan(
+            request, history, decision, pin, attempt, launch, self.abilities, self.rules, before, warnings
+        )
         self.drafted(plan)
         return plan
 

@@ -12,6 +12,7 @@ from clew.core.record import Record
 from clew.core.runs.run import Run
 from clew.engine.planning.plan import Planner, runtime_of
 from clew.engine.request import TurnRequest, model_for, new_run, policy_of
+from clew.engine.rules import NOT_SHOWN, ShownRules
 from clew.store.store import Store
 
 if TYPE_CHECKING:
@@ -59,8 +60,13 @@ async def sessions(engine: Engine, requests: Sequence[TurnRequest]) -> list[Sess
     return found
 
 
-async def planning(engine: Engine, agent: str) -> Callable[[Store, TurnRequest], tuple[Planner, Run]]:
-    """Returns a function that makes a request's planner, with a run that is not stored. Raises AgentMissing."""
+async def planning(
+    engine: Engine, agent: str, rules: ShownRules = NOT_SHOWN
+) -> Callable[[Store, TurnRequest], tuple[Planner, Run]]:
+    """Returns a function that makes a request's planner, with a run that is not stored. Raises AgentMissing.
+
+    `rules` matter to the prompt, not to the decision.
+    """
     adapter, binary = engine.adapter(agent), engine.find(agent)
     can = await engine.abilities(agent, binary)
     runtime = runtime_of(adapter, binary, can, engine.context)
@@ -68,8 +74,9 @@ async def planning(engine: Engine, agent: str) -> Callable[[Store, TurnRequest],
     def plan(store: Store, request: TurnRequest) -> tuple[Planner, Run]:
         run = new_run(request, model_for(request, engine.agent_settings(agent).model, store), engine.context)
         policy = policy_of(request, engine.settings)
-        return Planner(
+        planner = Planner(
             adapter, can, runtime, policy, engine.context, request, run, engine.adapter_of, lambda store: None
-        ), run
+        )
+        return planner.replace(rules=rules), run
 
     return plan

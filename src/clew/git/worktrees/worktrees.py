@@ -34,7 +34,7 @@ from clew.core.record import Record
 from clew.errors import UsageError
 from clew.git.command import WHOLE_S, failure
 from clew.git.snapshots import GitTree
-from clew.git.worktrees.branch import TreeRequest, choose_branch, move_forward, validated
+from clew.git.worktrees.branch import TreeRequest, choose_branch, move_forward, starting_point, validated
 from clew.git.worktrees.location import (
     TreeLocation,
     TreeRecord,
@@ -137,6 +137,14 @@ class WorkTrees:
                 if moved.placed != record.placed:
                     await asyncio.to_thread(here.write, record.replace(placed=moved.placed))
             return WorkTree(str(here.path), await source.branch(tree), made, tuple(notes))
+
+    async def base(self, repository: str, *, start: str | None, remote: str) -> str | None:
+        """The commit at which a new tree would start, without fetching; see `open`. None: the repository has none."""
+        with plain_errors():
+            source = await SourceRepository.find(repository, self._environ)
+            has_remote = await source.has_remote(remote)
+            found = await starting_point(source, TreeRequest(None, start, remote if has_remote else None, None, ""))
+            return found[1] if found is not None else None
 
     async def path_of(self, repository: str, key: str) -> str:
         """Where the key's tree is, or will be."""

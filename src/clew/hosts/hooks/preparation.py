@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 
 from clew.core.hooks.hook import Update, split_key
-from clew.core.hooks.settings import HookSettings
+from clew.core.hooks.settings import HookRepo, HookSettings
 from clew.core.jobs.job import Job
+from clew.core.rules import RulesSource
 from clew.engine.engine import Engine
 from clew.errors import UsageError
 from clew.git.worktrees.worktrees import WorkTrees
@@ -26,20 +27,42 @@ class WorkTreePreparation:
         purpose = await self._engine.store.call(lambda store: store.hooks.job(job.id))
         if purpose is None:
             return
-        _, name, _ = split_key(purpose.key)
-        repo = self._settings.repo(name)
-        if repo is None:
-            raise UsageError(
-                f"The settings no longer have the repository {name}.", hint="See hooks.repos in clew.toml."
-            )
+        repo = self._repo(purpose.key)
         tree = await self._trees.open(
             repo.path,
             purpose.key,
             branch=purpose.branch,
-            start=f"{repo.remote}/{repo.branch}" if repo.branch else None,
+            start=_base(repo),
             remote=repo.remote,
             fetch=purpose.fetch_ref,
             update=Update(purpose.tree_update),
         )
         for note in tree.notes:
             log.info("%s: %s", purpose.key, note)
+
+    async def rules_of(self, job: Job) -> RulesSource | None:
+        """The rules of the branch that the repository's work trees start at: anybody may have changed those of a pull
+        request. They are read from the repository's own objects, because the agent can change the tree."""
+        purpose = await self._engine.store.call(lambda store: store.hooks.job(job.id))
+        if purpose is None:
+            return None
+        try:
+            repo = self._repo(purpose.key)
+            commit = await self._trees.base(repo.path, start=_base(repo), remote=repo.remote)
+        except UsageError as error:
+            log.info("%s: no rules: %s", purpose.key, error.message)
+            return RulesSource(job.cwd, "")
+        return RulesSource(repo.path, commit or "")
+
+    def _repo(self, key: str) -> HookRepo:
+        _, name, _ = split_key(key)
+        repo = self._settings.repo(name)
+        if repo is None:
+            raise UsageError(
+                f"The settings no longer have the repository {name}.", hint="See hooks.repos in clew.toml."
+            )
+        return repo
+
+
+def _base(repo: HookRepo) -> str | None:
+    return f"{repo.remote}/{repo.branch}" if repo.branch else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from clew.core.jobs.job import Job
+from clew.core.rules import RulesSource
 
 
 class JobPreparation(Protocol):
@@ -13,3 +14,6 @@ class JobPreparation(Protocol):
 
         A worker may die at any point of it, so it must be idempotent. A ClewError ends the job with its message.
         """
+
+    async def rules_of(self, job: Job) -> RulesSource | None:
+        """Whose rules the job's agent is shown; None: those of the job's directory."""

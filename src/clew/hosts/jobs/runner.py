@@ -199,6 +199,8 @@ class JobRunner:
         now = self._engine.context.clock()
         context = await self._call(lambda store: job_rows.read_context(store, job))
         request = next_request(job, context, self._slots, now)
+        if job.kind in self._preparations:
+            request = request.replace(rules_of=await self._preparations[job.kind].rules_of(job))
         try:
             # `begin` is part of the transaction that opens the run, so two workers never run the same job at once.
             return await self._engine.start(request, lambda store, run: job_rows.begin(store, job, run, worker, now))

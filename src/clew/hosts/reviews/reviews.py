@@ -17,6 +17,7 @@ from clew.core.pins import PinState
 from clew.core.record import Record
 from clew.core.reviews import prompts as words
 from clew.core.reviews.review import Review, ReviewMeasures, ReviewRound, RoundStatus, Scope, findings_of, measure
+from clew.core.rules import RulesSource
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.engine import Engine
 from clew.engine.request import check_argument
@@ -87,7 +88,8 @@ class Reviews:
             review = store.reviews.create(draft, day)
             return review, store.threads.update(thread_id, at=now, name=f"review-{review.id}")
 
-        prepared = self._first(draft, diff, 1)
+        rules_of = await _rules_of(repository, new.base, diff)
+        prepared = self._first(draft, diff, 1).replace(rules_of=rules_of)
         review, thread = await self._engine.store.atomically(create)
         options = RoundOptions(agent=new.agent, resume=new.resume, timeout_s=new.timeout_s)
         return await self._rounds.begin(review, thread, prepared, options)
@@ -122,6 +124,7 @@ class Reviews:
                     hint="Change a file, add a message, or name another model.",
                 )
             prepared = self._next(diff, since, seen, options.message, rounds)
+        prepared = prepared.replace(rules_of=await _rules_of(repository, review.base, diff))
         return await self._rounds.begin(review, thread, prepared, options)
 
     async def find(self, review_id: str) -> ReviewState:
@@ -225,6 +228,14 @@ def review_thread(thread_id: ThreadId, name: str, cwd: str, agent: str, model: s
         created_at=now,
         updated_at=now,
     )
+
+
+async def _rules_of(repository: Repository, base: str | None, diff: Diff) -> RulesSource | None:
+    """Commits that are compared with a base may be somebody else's, whoever they name as their author: the reviewer is
+    shown the rules of the base. Changes that are not committed are the user's own."""
+    if base is None:
+        return None
+    return RulesSource(diff.top, await repository.tip(base) or diff.base_commit or "")
 
 
 def new_mark(context: RuntimeContext) -> str:

@@ -18,6 +18,7 @@ from clew.core.history import Role
 from clew.core.record import Record, replace
 from clew.core.reviews import prompts as words
 from clew.core.reviews.review import FileChange, Review, ReviewRound, RoundStatus, findings_of
+from clew.core.rules import RulesSource
 from clew.core.runs.options import TurnOptions
 from clew.core.runs.run import LIVE, Run
 from clew.core.thread import Thread
@@ -57,6 +58,7 @@ class PreparedRound(Record):
     changes: tuple[FileChange, ...]
     changed_since: tuple[str, ...]
     diff: Diff
+    rules_of: RulesSource | None = None  # None: the work directory's
 
 
 class LiveRound:
@@ -128,7 +130,8 @@ class ReviewRounds:
             store.reviews.add_round(round_, diff=diff.text, files=diff.files)
 
         try:
-            turn = await self._engine.start(self._request(thread, prepared.text, options, agent), add)
+            request = self._request(thread, prepared.text, options, agent).replace(rules_of=prepared.rules_of)
+            turn = await self._engine.start(request, add)
         except Busy as error:
             rounds = await self._engine.store.call(lambda store: store.reviews.rounds(review.id))
             raise busy(rounds[-1]) if rounds and rounds[-1].run_id == error.run_id else error from None

@@ -74,6 +74,7 @@ function factsOf(told: Explanation): [string, string][] {
     ["turns sent", told.turns_sent > 0 ? sentTurns(told) : null],
     ["instructions", told.standing],
     ["images", told.images.length > 0 ? `${told.images.length}, not in the estimates` : null],
+    ["rules", told.rules.map(visible).join(", ")],
     ["session holds", told.held_tokens === null ? null : `${told.held_is_measured ? "" : "about "}${count(told.held_tokens)} tokens${told.is_cached ? ", expected in the cache" : ""}`],
     ["expected", price(told.expected)],
     ["with transcript", told.with_transcript && price(told.with_transcript)],
