@@ -166,3 +166,13 @@ class TestCodex:
     )
     def test_a_file_with_lines_that_no_turn_shows_is_not_portable(self, line_or_note: Line) -> None:
         assert codex.portable_form(raw(*ROLLOUT, line_or_note)) is None
+
+
+def test_a_session_with_an_image_of_a_prompt_is_not_portable() -> None:
+    """An image can hold an instruction, and cannot be compared with the thread's."""
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    text = {"type": "text", "text": "what is this?"}
+    assert claude.portable_form(raw(line("1", None, "user", [image, text]))) is None
+    part = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    payload = {"type": "message", "role": "user", "content": [part, {"type": "input_text", "text": "what is this?"}]}
+    assert codex.portable_form(raw({"type": "response_item", "payload": payload})) is None

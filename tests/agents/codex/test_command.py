@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.agents.adapter import Binary, LaunchProfile
+from clew.agents.adapter import Binary, ImageFile, LaunchProfile
 from clew.agents.codex import Codex
 from clew.core.decision import Abilities
 from clew.core.record import replace
@@ -60,6 +60,15 @@ class TestCommand:
             codex.command(BINARY, CAN, replace(launch, fork_of="last"))
         with pytest.raises(UsageError, match="whole"):
             codex.command(BINARY, CAN, replace(launch, rewind_to=SESSION))
+
+    def test_options_follow_the_images_of_a_prompt(self) -> None:
+        images = (ImageFile("/h/images/a b", "image/png"), ImageFile("/h/images/c", "image/gif"))
+        launch = LaunchProfile(SESSION, True, "gpt-x", Permissions.ASK, Trust.USER, "/w", images=images)
+        argv = codex.command(BINARY, CAN, launch)
+        assert argv[3:6] == ["--image=/h/images/a b", "--image=/h/images/c", "--json"], "`exec` takes what follows"
+        assert [word for word in argv if not word.startswith("--image")] == words(resume=True)
+        with pytest.raises(UsageError, match="comma"):
+            codex.command(BINARY, CAN, replace(launch, images=(ImageFile("/h,ome/a", "image/png"),)))
 
     def test_permissions_are_the_sandbox(self) -> None:
         modes = {each: settings(words(permissions=each))["sandbox_mode"] for each in Permissions}

@@ -486,3 +486,38 @@ class TestUsage:
 
     def test_session_without_a_count_has_used_nothing(self, path: Path) -> None:
         assert codex.session_usage(write(path, *NOTES)) == Usage()
+
+
+def with_images(text: str, *, outer: str = "</image>") -> dict[str, Any]:
+    """A prompt as Codex writes it, which encloses each image."""
+    made = said("user", text)
+    image = [
+        {"type": "input_text", "text": '<image name=[Image #1] path="/h/images/0a">'},
+        {"type": "input_image", "image_url": "data:image/png;base64,AAAA"},
+        {"type": "input_text", "text": outer},
+    ]
+    made["payload"]["content"] = [*image, *image, *made["payload"]["content"]]
+    made["payload"]["internal_chat_message_metadata_passthrough"]["content_item_kinds"] = ["user.text"] * 7
+    return made
+
+
+def test_a_prompt_with_images_is_found_by_its_text_alone(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    lines = [*turn(0, with_images("what is this?"), said("assistant", "a cat"))]
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    prompt, _ = codex.read_session(path).entries
+    assert (prompt.id, prompt.text) == (codex.prompt_id("what is this?", ""), "what is this?")
+    assert prompt.images == 2
+
+
+def test_text_that_looks_like_an_enclosed_image_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    typed = said("user", '<image name=[Image #1] path="x"></image> is how it looks')
+    lines = [
+        *turn(0, typed, said("assistant", "ok")),
+        *turn(1, with_images("b", outer="no end"), said("assistant", "c")),
+    ]
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    prompts = [entry for entry in codex.read_session(path).entries if entry.is_prompt]
+    assert [prompt.text.startswith("<image name=") for prompt in prompts] == [True, True]
+    assert [prompt.images for prompt in prompts] == [0, 2]

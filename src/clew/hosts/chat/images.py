@@ -100,4 +100,4 @@ def _checked(image: ImageContent, shown: str) -> ImageContent:
 
 
 def _shown(path: str) -> str:
-    return path[:SHOWN_CHARS] if path.isprintable() else repr(path[:SHOWN_CHARS])
+    return path[:SHOWN_CHARS] if path and path.isprintable() else repr(path[:SHOWN_CHARS])
