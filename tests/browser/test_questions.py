@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 
 from browser.daemon import Daemon
 from browser.visitor import Visitor, answers, expect_idle, send
+from clew.core.runs.choices import CHOICES
 
 Visit = Callable[..., Visitor]
 
@@ -112,3 +113,33 @@ def test_a_permission_is_denied_with_a_message_to_the_agent(daemon: Daemon, visi
     assert not (daemon.stage.work / "denied").exists()
     shown = daemon.stage.api.main_requests[-1].shown_texts(tools=True)
     assert any("Use the Makefile." in text for _, text in shown)
+
+
+def test_the_choices_of_core_are_buttons_and_always_holds_until_it_is_taken_back(daemon: Daemon, visit: Visit) -> None:
+    (daemon.stage.work / "edited.txt").write_text("first\nold\nlast\n")
+    page = visit(daemon).open(daemon.thread("always", permissions="ask"))
+    write = {"file_path": str(daemon.stage.work / "edited.txt"), "content": "first\nnew\nlast\n"}
+    send(page, f"!tool Write {json.dumps(write)}")
+    form = page.get_by_test_id("permission-form")
+    expect(form.locator(".diff .removed")).to_have_text("-old")
+    expect(form.locator(".diff .added")).to_have_text("+new")
+    for choice in CHOICES:
+        button = form.get_by_role("button", name=choice.label)
+        expect(button.first).to_have_attribute("title", choice.meaning)
+    always = form.get_by_test_id("allow-thread")
+    expect(always).to_have_text(f"always in this thread: Write in {daemon.stage.work}, except hidden files")
+    always.click()
+    expect_idle(page)
+
+    send(page, f"!tool Write {json.dumps(write | {'content': 'again'})}")
+    expect(answers(page)).to_have_count(2)
+    expect_idle(page)
+    expect(form).to_have_count(0)
+    assert (daemon.stage.work / "edited.txt").read_text() == "again"
+    page.get_by_test_id("tool").last.click()
+    expect(page.get_by_test_id("tool").last).to_contain_text("You had allowed this always in this thread.")
+
+    page.get_by_test_id("thread-settings").click()
+    expect(page.get_by_test_id("allowed")).to_contain_text("Write in")
+    page.get_by_test_id("forget-allowed").click()
+    expect(page.get_by_test_id("allowed")).to_have_count(0)

@@ -30,7 +30,7 @@ FORM = {
 }
 ASK_FORM = f"!tool AskUserQuestion {json.dumps(FORM)}"
 ASK_ONE = f"!tool AskUserQuestion {json.dumps({'questions': FORM['questions'][:1]})}"
-ASKED = r"Allow it\? \(y, a, t, n, \? for help, or why not\): "
+ASKED = r"Allow it\? \(y/a/t/n, \? explains, or why not\): "
 
 
 def waiting(cli: Any, prompt: str, thread: str = "t") -> tuple[Any, str]:

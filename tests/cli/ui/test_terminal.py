@@ -14,7 +14,7 @@ from clew.cli.ui.printing import print_json
 from clew.testing.model.scripts import Text, ToolUse
 from cli.conftest import TIMEOUT_S
 
-ASKED = r"Allow it\? \(y, a, t, n, \? for help, or why not\): "
+ASKED = r"Allow it\? \(y/a/t/n, \? explains, or why not\): "
 TOUCH = '!tool Bash {"command": "touch made"}'
 FORM = {
     "questions": [
@@ -154,11 +154,11 @@ def test_a_long_input_is_cut_and_can_be_viewed(cli: Any) -> None:
     command = "echo " + "x" * 30_000 + " && touch made"
     terminal = cli.terminal("ask", f"!tool Bash {json.dumps({'command': command})}")
 
-    shown = terminal.read_until(r"v to view all of it, .*: ")
+    shown = terminal.read_until(r"v views all, .*: ")
     assert "more characters" in shown
     assert "touch made" not in shown
     terminal.type("v\n")
-    assert "touch made" in terminal.read_until(r"v to view all of it, .*: ")
+    assert "touch made" in terminal.read_until(r"v views all, .*: ")
     terminal.type("n\n")
     assert terminal.end()[0] == 0
 

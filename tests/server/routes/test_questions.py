@@ -91,6 +91,48 @@ async def test_answers_to_unknown_questions_are_not_found_and_incomplete_ones_re
         assert (await daemon.http.post(path, json=body)).status_code == status
 
 
+async def test_the_choices_come_with_the_question_and_a_scope_goes_with_the_answer(
+    scripted: Stage, start_daemon: Callable[..., ServeProcess]
+) -> None:
+    daemon = start_daemon(scripted)
+    await daemon.thread("t", permissions="ask")
+    run_id, question = await asked(daemon, "t", TOUCH)
+    assert [choice["name"] for choice in question["choices"]] == ["once", "run", "thread", "no", "no-and-why"]
+    assert question["choices"][2]["label"] == "always in this thread: Bash(touch made)"
+    assert question["rule"]["words"] == "Bash(touch made)"
+    given = {"question_id": question["id"], "allow": True, "scope": "thread"}
+    for wrong, status in (({"scope": "ever"}, 422), ({"allow": False}, 422)):
+        answer = await daemon.http.post(f"/api/runs/{run_id}/tool-result", json=given | wrong)
+        assert answer.status_code == status
+    await daemon.post(f"/api/runs/{run_id}/tool-result", given)
+    await daemon.ended(run_id)
+    again = await daemon.ask("t", TOUCH)
+    steps = await daemon.get(f"/api/runs/{again['id']}/steps")
+    [answered] = [step["body"] for step in steps["items"] if step["kind"] == "question_answered"]
+    assert (answered["allowed"], answered["by"]) == (True, "thread rule")
+    assert [rule["words"] for rule in (await daemon.get("/api/threads/t"))["allowed"]] == ["Bash(touch made)"]
+    assert (await daemon.patch("/api/threads/t", {"forget_allowed": True}))["allowed"] == []
+
+
+async def test_the_edits_of_a_question_are_a_diff_and_nothing_outside_the_roots_is_read(
+    scripted: Stage, start_daemon: Callable[..., ServeProcess]
+) -> None:
+    (scripted.work / "a.txt").write_text("old\n")
+    daemon = start_daemon(scripted)
+    await daemon.thread("t", permissions="ask")
+    write = f"!tool Write {json.dumps({'file_path': str(scripted.work / 'a.txt'), 'content': 'new'})}"
+    run_id, question = await asked(daemon, "t", write)
+    path = f"/api/runs/{run_id}/questions/{question['id']}/edits"
+    [edit] = (await daemon.get(path))["items"]
+    assert edit["lines"] == ["@@ -1,1 +1,1 @@", "-old", "+new"]
+    assert (await daemon.http.get(path.replace(question["id"], "none"))).status_code == 404
+    await daemon.post(f"/api/runs/{run_id}/cancel")
+    daemon.stop()
+    (scripted.folder / "root").mkdir()
+    narrow = start_daemon(scripted, "--root", str(scripted.folder / "root"))
+    assert (await narrow.http.get(path)).status_code == 403
+
+
 async def test_a_stopped_run_withdraws_its_question(scripted: Stage, start_daemon: Callable[..., ServeProcess]) -> None:
     daemon = start_daemon(scripted)
     await daemon.thread("t")

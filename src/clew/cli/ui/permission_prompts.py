@@ -98,9 +98,9 @@ class PermissionPrompts:
         for choice in offered:
             _say(f"  {choice.key or '…'}  {one_line(choice.label, MAX_CHOICE_CHARS)}")
         keys = [choice.key for choice in offered if choice.key]
-        view = ", v to view all of it" if request.is_cut else ""
+        view = ", v views all" if request.is_cut else ""
         while True:
-            typed = await self._ask(f"Allow it? ({', '.join(keys)}{view}, ? for help, or why not): ")
+            typed = await self._ask(f"Allow it? ({'/'.join(keys)}{view}, ? explains, or why not): ")
             word = typed.lower()
             chosen = next((each for each in offered if each.key and word in SYNONYMS[each.key]), None)
             if chosen is not None:

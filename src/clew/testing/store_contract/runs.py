@@ -7,6 +7,7 @@ from typing import Any
 from clew.core.costs.usage import Usage
 from clew.core.ids import AttemptId, RunId, SessionId
 from clew.core.record import replace
+from clew.core.runs.choices import Scope
 from clew.core.runs.events import (
     Event,
     MessageSaid,
@@ -20,6 +21,7 @@ from clew.core.runs.events import (
 from clew.core.runs.permissions import Answer
 from clew.core.runs.question import QuestionState
 from clew.core.runs.run import LIVE, Attempt, HostItem, IllegalStatus, RunBelonging, RunStatus
+from clew.core.runs.tool_rules import RuleKind, ToolRule
 from clew.errors import Conflict, NotFound
 from clew.store.store import Store
 from clew.testing.store_contract.jobs import a_job
@@ -294,6 +296,17 @@ class QuestionContract:
         closed = store.questions.require("run-1", "q")
         assert (closed.state, closed.allowed, closed.answered_at) == (QuestionState.ANSWERED, True, 2.0)
         assert store.questions.open() == []
+
+    def test_a_question_keeps_the_rule_that_its_person_was_shown(self, store: Store) -> None:
+        store.threads.create(a_thread())
+        store.runs.create(a_run())
+        rule = ToolRule("Bash", RuleKind.COMMAND, ODD_TEXTS[4], "/w")
+        append(store, asked().replace(rule=rule), asked("other"))
+        assert [question.tool_rule for question in store.questions.of_run("run-1")] == [rule, None]
+        answer = Answer(allow=True, scope=Scope.THREAD)
+        assert store.questions.reply("run-1", "q", answer, 7.0).reply == answer
+        [event, _] = store.events.of_run("run-1")
+        assert "rule" not in event.body
 
     def test_a_question_is_closed_when_it_is_withdrawn_or_its_run_ends(self, store: Store) -> None:
         store.threads.create(a_thread())

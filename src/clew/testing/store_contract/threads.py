@@ -10,6 +10,7 @@ from clew.core.pins import Pending
 from clew.core.record import replace
 from clew.core.runs.events import TextStreamed
 from clew.core.runs.run import Attempt
+from clew.core.runs.tool_rules import RuleKind, ToolRule
 from clew.core.thread import Origin, OriginKind, Permissions, SourceThread, Trust
 from clew.errors import NotFound, UsageError
 from clew.store.store import Store
@@ -26,9 +27,24 @@ class ThreadContract:
             origin=Origin(
                 OriginKind.FORK, (SourceThread(ThreadId("thread-0"), ODD_TEXTS[4]), SourceThread(ThreadId("x"), "y")), 3
             ),
+            tool_rules=(
+                ToolRule("Bash", RuleKind.COMMAND, ODD_TEXTS[4], "/w"),
+                ToolRule("mcp", RuleKind.TOOL, "", "/w"),
+            ),
         )
         assert store.threads.create(thread) == thread
         assert store.threads.find("maze") == store.threads.find("thread-1") == store.threads.require("maze") == thread
+
+    def test_a_rule_is_added_once_and_does_not_count_as_a_use_of_the_thread(self, store: Store) -> None:
+        thread = store.threads.create(a_thread())
+        rule = ToolRule("Bash", RuleKind.COMMAND, ODD_TEXTS[3], "/w")
+        for _ in range(2):
+            store.threads.allow("thread-1", rule)
+        assert store.threads.require("maze") == replace(thread, tool_rules=(rule,))
+        store.threads.update("thread-1", at=thread.updated_at, tool_rules=())
+        assert store.threads.require("maze") == thread
+        with raises(NotFound):
+            store.threads.allow("nothing", rule)
 
     def test_a_name_that_is_another_threads_id(self, store: Store) -> None:
         store.threads.create(a_thread("thread-1", "maze"))

@@ -1,0 +1,76 @@
+"""What a person allowed in a thread stays on their machine: no file and no remote carries it to anybody else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from clew.api import branching
+from clew.core.record import replace
+from clew.core.runs.choices import Scope
+from clew.core.runs.events import QuestionAsked
+from clew.core.runs.permissions import Answer
+from clew.hosts.transfer.export_file import read_export
+from clew.hosts.transfer.imports import import_thread
+from clew.testing.model.api import ModelApi
+from clew.testing.stage import Stage
+from transfer.machines import exported, imported, two_machines
+
+TOUCH = '!tool Bash {"command": "touch made"}'
+RULE = {"tool": "Bash", "kind": "command", "value": "touch made", "cwd": "/w"}
+
+
+async def always(question: QuestionAsked) -> Answer:
+    return Answer(allow=True, scope=Scope.THREAD)
+
+
+async def allow(stage: Stage) -> None:
+    async with stage.open() as client:
+        thread = await client.thread("t", cwd=stage.work)
+        await (await thread.ask(TOUCH, person=always))
+        assert len((await client.find("t")).record.tool_rules) == 1
+
+
+async def test_an_import_begins_without_rules(tmp_path: Path, api: ModelApi) -> None:
+    with two_machines(tmp_path, api) as [a, b]:
+        await allow(a)
+        came = await imported(b, (await exported(a)).content)
+        assert came.threads[0].tool_rules == ()
+
+
+async def test_rules_that_somebody_wrote_into_a_file_are_dropped(scripted: Stage) -> None:
+    await allow(scripted)
+    portable = read_export((await exported(scripted)).content)
+    tables = {name: [dict(row) for row in rows] for name, rows in portable.tables.items()}
+    assert "tool_rules" not in tables["threads"][0] and "tool_rule" not in tables["questions"][0]
+    tables["threads"][0]["tool_rules"] = json.dumps([RULE])
+    tables["questions"][0]["tool_rule"] = json.dumps(RULE)
+    async with scripted.open() as client:
+        made = await import_thread(client.engine, replace(portable, tables=tables), cwd=str(scripted.work))
+        assert made.threads[0].tool_rules == ()
+        [question] = await client.engine.store.call(
+            lambda store: store.questions.of_run(store.runs.newest(thread_id=made.threads[0].id)[0].id)
+        )
+        assert question.tool_rule is None
+
+
+async def test_an_own_archive_keeps_the_rules_and_one_from_elsewhere_has_none(scripted: Stage, tmp_path: Path) -> None:
+    await allow(scripted)
+    async with scripted.open() as client:
+        archived = await client.archives.archive("t")
+        assert archived.path is not None
+        restored = await client.archives.restore(str(archived.path))
+        assert [rule.words for rule in restored.threads[0].tool_rules] == ["Bash(touch made)"]
+        assert not restored.is_narrowed
+        gift = archived.path.rename(tmp_path / "gift.json")
+        await (await client.find("t")).delete()
+        restored = await client.archives.restore(str(gift))
+        assert restored.threads[0].tool_rules == ()
+        assert restored.is_narrowed
+
+
+async def test_a_fork_begins_without_rules(scripted: Stage) -> None:
+    await allow(scripted)
+    async with scripted.open() as client:
+        made = await branching.fork(client, "t")
+        assert made.threads[0].tool_rules == ()
