@@ -451,6 +451,8 @@ export interface components {
             rewound_to: number | null;
             /** @description Turns that were made outside Clew: they come into the thread first */
             outside_turns: number;
+            /** @description The files of the project's rules that the agent is shown */
+            rules: string[];
             /** @description The exact text that the agent would be sent; null: no prompt was given */
             prompt: string | null;
             prompt_chars: number;
@@ -2210,6 +2212,8 @@ export interface components {
             rewound_to: number | null;
             /** @description Turns that were made outside Clew: they come into the thread first */
             outside_turns: number;
+            /** @description The files of the project's rules that the agent is shown */
+            rules: string[];
             /** @description The exact text that the agent would be sent; null: no prompt was given */
             prompt: string | null;
             prompt_chars: number;
