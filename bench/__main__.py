@@ -18,6 +18,7 @@ from bench.timing import tell
 NAMES = {
     "startup": "clew --help against python -c pass",
     "overhead": "a follow-up with clew ask against the bare CLI",
+    "rules": "a conversation with and without the project's rules, in tokens",
     "cost": "conversations by transcript and by resume, in tokens",
     "rewind": "an edit and a retry, rewound and fresh, in tokens",
     "model_switch": "a first turn on another model, with a copy of the session and with the transcript, in tokens",

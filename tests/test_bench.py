@@ -26,7 +26,7 @@ def test_quick_bench_measures_something(name: str) -> None:
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("name", ["rewind", "model_switch"])
+@pytest.mark.parametrize("name", ["rewind", "model_switch", "rules"])
 def test_quick_bench_with_the_real_cli_shows_each_turn_once(name: str) -> None:
     """A turn that is not shown, or shown twice, exceeds a limit of these benches."""
     run_quick_bench(name)

@@ -216,7 +216,7 @@ def test_the_command_line_names_the_rules_and_what_was_left_out(scripted: Stage)
     assert "rules" not in clew(scripted, "ask", "-t", "t", "hello again").err
     assert clew(scripted, "ask", "-t", "t", "--explain", "--json", "more").json["rules"] == ["CLAUDE.md"]
     [shown] = [
-        line for line in clew(scripted, "ask", "-t", "t", "--explain", "more").out.splitlines() if "rules" in line
+        line for line in clew(scripted, "ask", "-t", "t", "--explain", "more").err.splitlines() if "rules" in line
     ]
     assert shown.split() == ["rules", "CLAUDE.md"]
 

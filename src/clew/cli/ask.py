@@ -77,7 +77,7 @@ class AskOptions(Record):
 @click.option(
     "--trust",
     type=click.Choice(["user", "project"]),
-    help="Whose rules, agent settings, hooks and MCP servers are loaded. Those of a project can run code.  "
+    help="Whose agent settings, hooks and MCP servers are loaded. Those of a project can run code.  "
     "[default: the thread's; for a new thread, user]",
 )
 @click.option(

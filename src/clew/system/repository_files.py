@@ -25,11 +25,15 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def root_of(work_dir: Path) -> Path:
-    """The root of the repository or work tree that contains the directory; without one, the directory itself."""
+    """The root of the repository or work tree that contains the directory; without one, the directory itself.
+
+    A `.git` of a stranger above the directory does not count: on a shared machine, anybody may make one in /tmp.
+    """
     with suppress(OSError):
+        owners = (os.geteuid(), work_dir.stat().st_uid)
         for folder in (work_dir, *work_dir.parents):
-            if os.path.lexists(folder / ".git"):
-                return folder
+            with suppress(FileNotFoundError):
+                return folder if (folder / ".git").lstat().st_uid in owners else work_dir
     return work_dir
 
 

@@ -39,7 +39,7 @@ WAIT = click.option(
 @click.option(
     "--trust",
     type=click.Choice(["user", "project"]),
-    help="Whose rules, agent settings, hooks and MCP servers are loaded. Those of a project can run code.  "
+    help="Whose agent settings, hooks and MCP servers are loaded. Those of a project can run code.  "
     "[default: the setting trust]",
 )
 @click.option(

@@ -38,7 +38,7 @@ SETTINGS = ("cwd", "agent", "model", "permissions", "trust", "visibility", "stan
 @click.option(
     "--trust",
     type=click.Choice(["user", "project"]),
-    help="Whose rules (CLAUDE.md, AGENTS.md), agent settings, hooks and MCP servers are loaded.",
+    help="Whose agent settings, hooks and MCP servers are loaded.",
 )
 @click.option("--visibility", type=click.Choice(["shared", "own"]), help="What agents see of each other's turns.")
 @click.option(

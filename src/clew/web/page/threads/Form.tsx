@@ -209,7 +209,7 @@ const MoreSettings = ({ fields, change }: FieldsProps) => (
       />
       <span>
         Trust the directory
-        <small>Loads its rules (CLAUDE.md, AGENTS.md), agent settings, hooks and MCP servers. They can run code.</small>
+        <small>Loads its agent settings, hooks and MCP servers. They can run code.</small>
       </span>
     </label>
     <label class="field">

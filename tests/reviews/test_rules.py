@@ -1,0 +1,57 @@
+"""A reviewer is shown the project's rules: the base's when commits are reviewed, else those of the work directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clew.core.reviews.review import RoundStatus
+from clew.testing.stage import Stage
+from reviews.reviewer import Reviewer, answer, git, repository
+from reviews.test_rounds import follow, start
+
+BASE, THEIRS, NEWER = "rules-of-the-base", "rules-of-the-branch", "what-the-base-says-now"
+
+
+def given(stage: Stage) -> str:
+    folder = stage.launches[-1].value("--add-dir")
+    return "".join(path.read_text() for path in Path(folder).rglob("*.md")) if folder is not None else ""
+
+
+def branched(folder: Path) -> Path:
+    repo = repository(folder, {"a.py": "a = 1\n", "CLAUDE.md": BASE})
+    git(repo, "checkout", "-q", "-b", "theirs")
+    (repo / "CLAUDE.md").write_text(THEIRS)
+    (repo / "CLAUDE.local.md").write_text(THEIRS)
+    git(repo, "add", "-A")
+    # Whoever makes a commit chooses the author that it names, so the author proves nothing.
+    git(repo, "commit", "-qm", "their change", "--author", "The User <user@localhost>")
+    return repo
+
+
+async def test_commits_are_reviewed_by_the_rules_of_their_base(scripted: Stage) -> None:
+    repo = branched(scripted.work / "repo")
+    scripted.api.reply = Reviewer(answer())
+    async with scripted.open() as client:
+        first = await start(client, repo, base="main")
+        assert first.status is RoundStatus.DONE and BASE in given(scripted) and THEIRS not in given(scripted)
+        git(repo, "checkout", "-q", "main")
+        (repo / "CLAUDE.md").write_text(NEWER)
+        git(repo, "commit", "-qam", "newer")
+        git(repo, "checkout", "-q", "theirs")
+        (repo / "a.py").write_text("a = 2\n")
+        scripted.api.reply = Reviewer(answer())
+        second = await follow(client, first.review_id)
+        assert second.session_resumed and NEWER in given(scripted) and THEIRS not in given(scripted)
+        thread = await client.find(f"review-{first.review_id}")
+        scripted.api.reply = None
+        assert (await (await thread.ask("Why?"))).status == "answered"
+        assert NEWER in given(scripted) and THEIRS not in given(scripted), "a question to the reviewer"
+
+
+async def test_uncommitted_changes_are_reviewed_by_the_rules_as_they_are(scripted: Stage) -> None:
+    repo = repository(scripted.work / "repo", {"a.py": "a = 1\n", "CLAUDE.md": BASE})
+    (repo / "CLAUDE.md").write_text(NEWER)
+    scripted.api.reply = Reviewer(answer())
+    async with scripted.open() as client:
+        assert (await start(client, repo)).status is RoundStatus.DONE
+    assert NEWER in given(scripted) and BASE not in given(scripted)
