@@ -17,7 +17,7 @@ import termios
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from clew.errors import AgentFailed, AgentMissing
+from clew.errors import AgentFailed, AgentMissing, UsageError
 
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
 IGNORED = (signal.SIGINT, signal.SIGQUIT)  # Ctrl-C belongs to the program
@@ -25,7 +25,8 @@ IGNORED = (signal.SIGINT, signal.SIGQUIT)  # Ctrl-C belongs to the program
 # Leaves the alternate screen, and switches mouse reports, bracketed paste and key modes off: a program that was killed
 # could not do it.
 RESET = (
-    "\x1b[?1049l\x1b[?25h\x1b[?2004l\x1b[?1004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[<u\x1b[>4;0m\x1b[0m\r\n"
+    "\x1b[?1049l\x1b[?25h\x1b[?2004l\x1b[?1004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"
+    "\x1b[<u\x1b[>4;0m\x1b[0m\r\n\x1b[J"
 )
 
 
@@ -37,7 +38,10 @@ async def run_in_foreground(
     `began` is called with its pid. Raises AgentMissing and AgentFailed if it cannot be started.
     """
     terminal = sys.stdin.fileno()
-    modes, ours = termios.tcgetattr(terminal), os.tcgetpgrp(terminal)
+    try:
+        modes, ours = termios.tcgetattr(terminal), os.tcgetpgrp(terminal)
+    except OSError:
+        raise UsageError("stdin is not the terminal that controls this command.") from None
     process = _started(argv, cwd, environ)
     with _signals(process.pid):
         try:

@@ -119,7 +119,6 @@ async def opening_of(engine: Engine, request: TurnRequest) -> Opening:
 async def held_open(engine: Engine, request: TurnRequest) -> AsyncIterator[HeldThread]:
     """Holds the thread for an agent in a terminal. Raises Busy during a run, and Conflict if a turn must come first."""
     thread = request.thread
-    check_work_dir(thread.cwd)
     await engine.recover()
     token = engine.context.new_id()
     held = HeldLeases(engine.store, engine.settings, engine.context, _taken_over)
@@ -143,6 +142,11 @@ async def _planned(engine: Engine, request: TurnRequest) -> tuple[Planner, Run]:
 
 
 async def _find(engine: Engine, request: TurnRequest) -> _Found:
+    try:
+        check_work_dir(request.thread.cwd)
+    except UsageError as error:
+        hint = f"clew threads set {request.thread.name} --cwd DIR names another."
+        raise UsageError(error.message, hint=hint) from None
     planner, run = await _planned(engine, request)
     check_argument("model", run.model)
     return await engine.store.read_large(lambda store: _found(engine, store, planner, run))
