@@ -6,18 +6,22 @@ import inspect
 import json
 import pkgutil
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
+import click
 import pytest
 
 import clew
 from clew import config
 from clew.api.client import Client, Reply, Run, Thread
+from clew.cli.commands import cli
 from clew.core.decision import Reason
 from clew.core.pins import MOVES
 from clew.core.record import fields_of
@@ -463,3 +467,48 @@ def test_readme_example_compiles_and_the_rest_is_toml() -> None:
 
 def test_reasons_are_all_in_the_decision_page() -> None:
     assert {*cells(section(page("decision.md"), "Resume or fresh"))} >= {*Reason}
+
+
+# README.md: its commands and its pictures
+
+README = (ROOT / "README.md").read_text("utf-8")
+README_COMMANDS = [
+    command.strip()
+    for _, block in blocks(README, "sh")
+    for line in block.splitlines()
+    for command in line.partition(" #")[0].split("|")
+    if command.split()[:1] == ["clew"]
+]
+PICTURES = [ROOT / name for name in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)]
+PICTURES_BYTES = 300_000
+
+
+@pytest.mark.parametrize("command", README_COMMANDS)
+def test_commands_of_the_readme_exist_with_their_options(command: str) -> None:
+    found: click.Command = cli
+    words = shlex.split(command)[1:]
+    context = click.Context(found)
+    while isinstance(found, click.Group) and words and (below := found.get_command(context, words[0])) is not None:
+        found, words = below, words[1:]
+        context = click.Context(found, parent=context)
+    found.make_context("clew", words)  # raises for an option that does not exist
+
+
+def test_targets_of_the_readme_are_in_the_makefile() -> None:
+    targets = re.findall(r"^make ([a-z-]+)", "".join(block for _, block in blocks(README, "sh")), re.M)
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert {"demo", "test"} <= set(targets)
+    assert [target for target in targets if not re.search(rf"^{target}:", makefile, re.M)] == []
+
+
+def test_pictures_of_the_readme_are_small_and_refer_to_nothing() -> None:
+    assert {path.name for path in PICTURES} == {"terminal.svg", "page.png"}
+    assert sum(path.stat().st_size for path in PICTURES) <= PICTURES_BYTES
+    svg = (DOCS / "pictures" / "terminal.svg").read_text("utf-8")
+    root = ElementTree.fromstring(svg)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert svg.count("://") == 1, "only the name space has an address"
+    assert not re.search(r"<script|<image|<a |href|url\(|@import|@font-face|foreignObject", svg)
+    page_png = (DOCS / "pictures" / "page.png").read_bytes()
+    assert page_png.startswith(b"\x89PNG\r\n\x1a\n")
+    assert b"tEXt" not in page_png

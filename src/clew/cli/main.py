@@ -52,7 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except OSError as error:
         _silence_stdout()
-        sys.stderr.write(f"clew: the output cannot be written: {error.strerror}\n")
+        with contextlib.suppress(OSError):  # stderr may be the same terminal, which was closed
+            sys.stderr.write(f"clew: the output cannot be written: {error.strerror}\n")
         return 1
     except KeyboardInterrupt:
         return Cancelled.exit_code

@@ -181,18 +181,78 @@ def test_a_question_of_the_agent_is_answered_in_the_chat(cli: Any, chat: Chat) -
     assert (cli.stage.work / "made").exists()
 
 
-@pytest.mark.parametrize("asks", [False, True], ids=["at the prompt", "during a run"])
-def test_a_signal_ends_the_chat_in_order(cli: Any, chat: Chat, asks: bool) -> None:
+@pytest.mark.parametrize(
+    ("number", "asks"),
+    [(signal.SIGHUP, False), (signal.SIGTERM, True)],
+    ids=["at the prompt", "during a run"],
+)
+def test_a_signal_ends_the_chat_in_order(cli: Any, chat: Chat, number: int, asks: bool) -> None:
     cli.api.script.append(SLOW)
     terminal = chat("t")
     if asks:
         terminal.type("Tell me" + ENTER)
         terminal.wait_for("word word")
-    terminal.process.send_signal(signal.SIGTERM)
+    terminal.process.send_signal(number)
     assert terminal.ended() == 7
+    assert "clew: Stopped." in terminal.text
     if asks:
         [run] = cli.run("runs", "list", "--json").json
         assert run["status"] == "cancelled"
+
+
+def test_a_second_ctrl_c_stops_the_run_at_once_and_an_interrupt_at_the_prompt_leaves_the_chat_alive(
+    cli: Any, chat: Chat
+) -> None:
+    cli.api.script.append(SLOW)
+    cli.stage.fault({"do": "hang_after_init", "ignore_term": True})
+    terminal = chat("t")
+    terminal.process.send_signal(signal.SIGINT)
+    terminal.wait_for("Ctrl-D leaves the chat." + AGAIN)
+    terminal.type("Tell me" + ENTER)
+    terminal.wait_for("(resuming|starting) claude")
+    terminal.type(CTRL_C)
+    terminal.wait_for("stopping…")
+    terminal.type(CTRL_C)
+    terminal.wait_for("clew: (?s:.*)cancelled" + AGAIN)
+
+
+def test_a_new_thread_is_begun_and_another_continued_in_one_chat(cli: Any, chat: Chat) -> None:
+    cli.run("ask", "-t", "older", "one")
+    terminal = chat("t")
+    terminal.type("Hello" + ENTER)
+    terminal.wait_for("ack: Hello" + AGAIN)
+    terminal.type("/new t" + ENTER)
+    terminal.wait_for("There is a thread named t.(?s:.*)\nt> /new t")
+    terminal.type("\x15/new" + ENTER)
+    terminal.wait_for("\nnew thread>\n")
+    terminal.type("Something else" + ENTER)
+    terminal.wait_for("fresh: (?s:.*)\nsomething-else>\n")
+    terminal.type("/threads nobody" + ENTER)
+    terminal.wait_for("no thread named nobody(?s:.*)\nsomething-else> /threads nobody")
+    terminal.type("\x15/threads older" + ENTER)
+    terminal.wait_for("continuing older\nolder>")
+    terminal.type("two" + ENTER)
+    terminal.wait_for("ack: two\nresumed")
+    assert prompts(cli, "older") == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["../t"], 2, "cannot be a thread's name"),
+        (["-c"], 2, "no threads yet"),
+        (["t", "-c"], 2, "cannot be given together"),
+        (["t", "--agent", "nobody"], 2, "nobody"),
+        (["t", "--cwd", "/nowhere"], 2, "/nowhere"),
+        (["t", "--instructions", "-"], 2, "cannot come from stdin"),
+    ],
+)
+def test_what_cannot_be_a_chat_is_refused_before_a_prompt(
+    cli: Any, chat: Chat, args: list[str], code: int, message: str
+) -> None:
+    terminal = chat(*args, ready=message)
+    assert terminal.ended() == code
+    assert "clew: " in terminal.text
 
 
 def test_the_name_of_a_thread_cannot_control_the_terminal(cli: Any, chat: Chat) -> None:

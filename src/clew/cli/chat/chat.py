@@ -69,12 +69,14 @@ def chat(instructions: str | None, timeout: str | None, **given: Any) -> int:
     )
 
     async def work(client: Client) -> int:
+        from clew.api.files import existing_dir
         from clew.api.thread import check_name
         from clew.cli.chat.loop import ChatLoop
 
         thread = await continued_thread(client, options)
-        if thread is None:
+        if thread is None:  # the first prompt creates it, and should find nothing wrong then
             client.check_agent(options.agent)
+            existing_dir(options.cwd or ".")
             if options.thread is not None:
                 check_name(options.thread)
         await ChatLoop(client, options, thread, standing).run()
