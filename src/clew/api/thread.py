@@ -106,6 +106,10 @@ class Thread:
 
         `lasting` is for daemons: a queued prompt outlives this process (`Client.take_up`), and any process can answer
         the agent's questions (`Client.answer`).
+
+        `expand` is for what a user has typed: `@path` and `/command` in the prompt stand for files, which are read now.
+        A file outside the work directory needs the answer of `person`. What `known` mentions is left as it is: a text
+        in the prompt that the user did not type. `attached` is sent after the prompt as it is.
         """
         turn = await self._chat.ask(self.record, prompt, TurnOptions(**options))
         self.record = turn.request.thread
@@ -131,8 +135,13 @@ class Thread:
     async def turns(self) -> tuple[Turn, ...]:
         return await self._chat.history(self.record)
 
-    async def edit(self, turn_id: str, text: str) -> Turn:
-        return await self._chat.edit(self.record, turn_id, text)
+    async def edit(self, turn_id: str, text: str, *, expand: bool = False, person: Person | None = None) -> Turn:
+        """Replaces the text of a turn; the old text is kept. `expand` and `person`: see `ask`."""
+        return await self._chat.edit(self.record, turn_id, text, expand=expand, person=person)
+
+    async def clear(self) -> int:
+        """Archives all turns, so that the next one begins with an empty history. Returns how many."""
+        return await self._chat.clear(self.record)
 
     async def truncate(self, turn_id: str) -> int:
         return await self._chat.truncate(self.record, turn_id)

@@ -17,6 +17,9 @@ class Turn(Shape):
     position: int
     role: Literal["user", "assistant"]
     text: str
+    typed: Annotated[
+        str | None, Doc("What the user typed, if `text` is what it stood for: mentioned files, a command's text")
+    ]
     agent: str | None
     model: str | None
     partial: Annotated[bool, Doc("The answer was cut off")]

@@ -141,6 +141,9 @@ async def explain(name: ThreadName, body: requests.NewRun, shared: TheShared) ->
         model=body.model,
         instructions=body.instructions,
         fresh_session=bool(body.force_fresh_session),
+        expand=bool(body.expand),
+        known=body.known or "",
+        lasting=True,
     )
     return json_response(explanation(told).to_json())
 
@@ -174,9 +177,9 @@ async def fork(name: ThreadName, body: requests.ForkRequest, client: TheClient) 
 @router.patch("/{thread}/turns/{turn}", response_model=Turn, responses=fails(404, 409), tags=["turns"])
 @takes_long_text
 async def edit(name: ThreadName, turn: TurnId, body: requests.TurnChange, client: TheClient) -> Response:
-    """Edits a turn. The old text is kept, and later turns stay."""
+    """Edits a turn. The old text is kept, and later turns stay. `expand` is for a prompt that the user types anew."""
     thread = await client.find(name)
-    edited = await thread.edit(turn, body.text)
+    edited = await thread.edit(turn, body.text, expand=bool(body.expand))
     return json_response(turn_shape(await client.views.turn(thread, edited.id)).to_json())
 
 
@@ -184,6 +187,12 @@ async def edit(name: ThreadName, turn: TurnId, body: requests.TurnChange, client
 async def truncate(name: ThreadName, body: requests.TurnReference, client: TheClient) -> Response:
     """Archives that turn and all after it."""
     return json_response(ArchivedTurns(await (await client.find(name)).truncate(body.turn)).to_json())
+
+
+@router.post("/{thread}/clear", response_model=ArchivedTurns, responses=fails(404, 409), tags=["turns"])
+async def clear(name: ThreadName, client: TheClient) -> Response:
+    """Archives all turns: the next prompt begins with an empty history."""
+    return json_response(ArchivedTurns(await (await client.find(name)).clear()).to_json())
 
 
 @router.post("/{thread}/retry", status_code=202, response_model=Run, responses=fails(404, 409), tags=["turns", "runs"])
@@ -220,5 +229,7 @@ async def ask(name: ThreadName, body: requests.NewRun, shared: TheShared, creati
         timeout_s=body.timeout_s,
         new_run_id=creation.id,
         lasting=True,
+        expand=bool(body.expand),
+        known=body.known or "",
     )
     return await accepted(shared.client, run.id)

@@ -1,0 +1,25 @@
+"""`/clear` as a prompt of `clew ask`: it acts on the thread, and asks the agent nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clew.cli.ui.formatting import plural
+from clew.cli.ui.printing import note
+from clew.core.expansion.invocation import CLEAR, session_command
+from clew.errors import UsageError
+
+if TYPE_CHECKING:
+    from clew.api.client import Thread
+
+
+async def act_on_session(thread: Thread | None, text: str) -> int:
+    """Carries the command out in the thread that was named. Returns the exit code."""
+    command = session_command(text)
+    assert command is not None
+    if thread is None:
+        raise UsageError(f"/{command.name} needs a thread that exists.", hint="Name it with -t, or give -c.")
+    if command.name == CLEAR:
+        archived = await thread.clear()
+        note(f"{thread.name} begins anew: {plural(archived, 'turn')} archived, nothing deleted")
+    return 0
