@@ -23,6 +23,7 @@ from clew.hosts.validation import check_prompt as check_prompt  # here for `clew
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
+    from clew.engine.sessions.compaction import Compacted as Compacted
     from clew.hosts.chat.preview import Preview as Preview
 
 E = TypeVar("E", bound=StrEnum)
@@ -145,6 +146,15 @@ class Thread:
 
     async def truncate(self, turn_id: str) -> int:
         return await self._chat.truncate(self.record, turn_id)
+
+    async def compact(self, focus: str = "") -> Compacted:
+        """Lets the agent replace what its session holds by a summary; `focus` says what to keep above all.
+
+        It acts on the session that the next turn would resume, and the next turn then resumes the shorter one. The
+        thread keeps its turns. Returns `session_id` (None: no session would be resumed) and `is_compacted` (False: the
+        agent found too little in it). Raises Busy during a run, and UsageError if the agent cannot be asked.
+        """
+        return await self._chat.compact(self.record, focus)
 
     async def retry(self, turn_id: str, **options: Unpack[TurnKeywords]) -> Run:
         """Asks an earlier user turn again. The turns after it are archived when the run starts.

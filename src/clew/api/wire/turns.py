@@ -38,6 +38,11 @@ class ArchivedTurns(Shape):
     archived: int
 
 
+class CompactedSession(Shape):
+    session_id: Annotated[str | None, Doc("Null: the next turn would resume no session, so nothing happened")]
+    is_compacted: Annotated[bool, Doc("False: the agent found too little in the session")]
+
+
 class OutsideTurn(Shape):
     """A turn that was made outside Clew."""
 

@@ -1,4 +1,4 @@
-"""`/clear` as a prompt of `clew ask`: it acts on the thread, and asks the agent nothing."""
+"""`/clear` and `/compact` as prompts of `clew ask`: they act on the thread, and ask the agent nothing."""
 
 from __future__ import annotations
 
@@ -22,4 +22,12 @@ async def act_on_session(thread: Thread | None, text: str) -> int:
     if command.name == CLEAR:
         archived = await thread.clear()
         note(f"{thread.name} begins anew: {plural(archived, 'turn')} archived, nothing deleted")
+        return 0
+    done = await thread.compact(command.arguments)
+    if done.session_id is None:
+        note(f"the next turn of {thread.name} would resume no session: there is nothing to compact")
+    elif done.is_compacted:
+        note(f"the session of {thread.name} is compacted; the thread keeps its turns")
+    else:
+        note(f"the session of {thread.name} is as it was: the agent found too little in it")
     return 0

@@ -32,6 +32,7 @@ from clew.store.store import Store
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
+    from clew.engine.sessions.compaction import Compacted
     from clew.hosts.chat.preview import Preview
     from clew.hosts.chat.questions import OpenQuestions
     from clew.hosts.chat.queued import QueuedPrompts
@@ -294,6 +295,12 @@ class Chat:
         history = await self.history(thread)
         return await self.truncate(thread, history[0].id) if history else 0
 
+    async def compact(self, thread: Thread, focus: str = "") -> Compacted:
+        """Lets the agent replace what its session holds by a summary. The turns of the thread stay as they are."""
+        check_dir(thread)
+        await self._engine.recover()
+        return await self._engine.compact(thread, focus)
+
     async def truncate(self, thread: Thread, turn_id: str) -> int:
         """Archives that turn and all after it. Returns how many."""
         turn = await self._turn(thread, turn_id)
@@ -433,11 +440,11 @@ class Chat:
             held = live_lease(store, thread_key(thread.id), context)
             holder = held.run_id if held is not None else None
             begun = store.runs.newest(thread_id=thread.id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=1)
-            if holder is not None or begun:
+            if held is not None or begun:
                 raise Busy(
                     f"A run is in progress in {thread.name}.",
                     hint="Wait for it, or stop it with clew runs cancel.",
-                    run_id=holder or begun[0].id,
+                    run_id=holder or (begun[0].id if begun else None),
                 )
             return work(store, context.clock())
 

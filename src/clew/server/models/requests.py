@@ -102,6 +102,10 @@ class TurnReference(RequestModel):
     turn: Id = Field(description="The id of a turn")
 
 
+class Compaction(RequestModel):
+    focus: UnicodeText | None = Field(None, max_length=10_000, description="What the summary keeps above all")
+
+
 class ForkRequest(RequestModel):
     round: int | None = Field(
         None, ge=1, le=1_000_000, description="Copy up to this prompt and its answer; or name a `turn`"

@@ -12,7 +12,7 @@ from clew.api.client import Client
 from clew.api.wire import threads as wire
 from clew.api.wire.explanations import Explanation, SessionPreview, explanation, session_preview
 from clew.api.wire.runs import Run
-from clew.api.wire.turns import ArchivedTurns, SyncedThread, Turn, synced_thread
+from clew.api.wire.turns import ArchivedTurns, CompactedSession, SyncedThread, Turn, synced_thread
 from clew.api.wire.turns import turn as turn_shape
 from clew.core.thread import KINDS
 from clew.server.access import TheClient, TheShared, ThreadName, TurnId
@@ -193,6 +193,14 @@ async def truncate(name: ThreadName, body: requests.TurnReference, client: TheCl
 async def clear(name: ThreadName, client: TheClient) -> Response:
     """Archives all turns: the next prompt begins with an empty history."""
     return json_response(ArchivedTurns(await (await client.find(name)).clear()).to_json())
+
+
+@router.post("/{thread}/compact", response_model=CompactedSession, responses=fails(404, 409), tags=["threads"])
+async def compact(name: ThreadName, body: requests.Compaction, shared: TheShared) -> Response:
+    """Lets the agent replace what its session holds by a summary, which can take minutes. The turns stay. 409 while a
+    run is live."""
+    thread = await shared.ready_thread(name)
+    return json_response(CompactedSession.of(await thread.compact(body.focus or "")).to_json())
 
 
 @router.post("/{thread}/retry", status_code=202, response_model=Run, responses=fails(404, 409), tags=["turns", "runs"])
