@@ -12,6 +12,8 @@ from clew.cli.client_runner import with_client
 from clew.cli.options import INSTRUCTIONS, NO_WAIT, PLAIN, REPLY_AS_JSON, TIMEOUT, complete_thread
 from clew.cli.ui.formatting import harmless
 from clew.cli.ui.printing import note, print_json
+from clew.cli.ui.terminal_input import TerminalInput
+from clew.core.expansion.invocation import session_command
 from clew.core.record import Record
 from clew.errors import NotFound, UsageError
 
@@ -122,18 +124,22 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
         raise UsageError(
             "The prompt and the instructions cannot both come from stdin.", hint="Give one as an argument."
         )
-    text = prompt if instructions == "-" else read_text(prompt, "prompt", "clew ask")
+    text, attached = (prompt, "") if instructions == "-" else read_parts(prompt, "prompt", "clew ask")
     standing = read_instructions(instructions) if instructions is not None else None
 
     if explain:
         assert text is not None
-        return _explain(options, text, standing, timeout)
+        return _explain(options, text, attached, standing, timeout)
 
     async def work(client: Client) -> int:
         from clew.cli.foreground_run import report_reply, show_run, wait_for_limit
 
         assert text is not None
-        thread, images = await _thread(client, options, text)
+        if session_command(text) is not None:
+            from clew.cli.threads.session import act_on_session
+
+            return await act_on_session(await _existing(client, options), text)
+        thread, images = await _thread(client, options, text, attached)
         await note_unclaimed(client, thread)
 
         async def start(person: Person | None) -> Run:
@@ -147,6 +153,8 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
                 wait=not options.no_wait,
                 person=person,
                 images=images,
+                expand=True,
+                attached=attached,
             )
 
         reply = await show_run(thread, start, as_json=options.as_json, agent=options.agent)
@@ -157,7 +165,9 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
     return with_client(work, work_dir=options.cwd, timeout=timeout)
 
 
-async def _thread(client: Client, options: AskOptions, text: str) -> tuple[Thread, tuple[ImageContent, ...]]:
+async def _thread(
+    client: Client, options: AskOptions, text: str, attached: str
+) -> tuple[Thread, tuple[ImageContent, ...]]:
     """The thread to ask in, with its settings changed as asked, and the images that were read. A new thread is created
     only after all checks."""
     from clew.api.thread import check_prompt
@@ -168,7 +178,7 @@ async def _thread(client: Client, options: AskOptions, text: str) -> tuple[Threa
     client.check_agent(agent)
     images = await client.read_images(options.images, agent) if options.images else ()
     if found is None:
-        return await new_thread(client, options, text), images
+        return await new_thread(client, options, text, attached), images
     return await _changed(found, options), images
 
 
@@ -209,11 +219,11 @@ async def _existing(client: Client, options: AskOptions, *, reads: bool = False)
     return found
 
 
-def _explain(options: AskOptions, text: str, standing: str | None, timeout: str | None) -> int:
+def _explain(options: AskOptions, text: str, attached: str, standing: str | None, timeout: str | None) -> int:
     """Shows what `ask` would do with the same options. Changes nothing."""
 
     async def work(client: Client) -> int:
-        told = await _explanation(client, options, text, standing)
+        told = await _explanation(client, options, text, attached, standing)
         if options.as_json:
             from clew.api.wire.explanations import explanation
 
@@ -227,7 +237,9 @@ def _explain(options: AskOptions, text: str, standing: str | None, timeout: str 
     return with_client(work, work_dir=options.cwd, timeout=timeout, reads=True)
 
 
-async def _explanation(client: Client, options: AskOptions, text: str, standing: str | None) -> Explanation:
+async def _explanation(
+    client: Client, options: AskOptions, text: str, attached: str, standing: str | None
+) -> Explanation:
     thread = await _existing(client, options, reads=True)
     resume = False if options.no_resume else None
     if thread is None:
@@ -244,6 +256,8 @@ async def _explanation(client: Client, options: AskOptions, text: str, standing:
             fresh_session=options.fresh_session,
             resume=resume,
             images=options.images,
+            expand=True,
+            attached=attached,
         )
     return await thread.explain(
         text,
@@ -257,6 +271,8 @@ async def _explanation(client: Client, options: AskOptions, text: str, standing:
         resume=resume,
         wait=not options.no_wait,
         images=options.images,
+        expand=True,
+        attached=attached,
     )
 
 
@@ -275,9 +291,21 @@ async def note_unclaimed(client: Client, thread: Thread) -> None:
         note(f"{left} {were} queued before this one; queued prompts run with the next clew serve")
 
 
-async def new_thread(client: Client, options: AskOptions, text: str) -> Thread:
+async def new_thread(client: Client, options: AskOptions, text: str, attached: str = "") -> Thread:
     """The thread that is created for the prompt. Its name is printed."""
     client.check_agent(options.agent)
+    await client.check_prompt(
+        text,
+        options.thread,
+        attached=attached,
+        asks=TerminalInput.is_there(),
+        cwd=options.cwd or ".",
+        agent=options.agent,
+        model=options.model,
+        permissions=options.permissions,
+        trust=options.trust,
+        visibility=options.visibility,
+    )
     thread = await client.thread(
         options.thread,
         cwd=options.cwd or ".",
@@ -292,12 +320,18 @@ async def new_thread(client: Client, options: AskOptions, text: str) -> Thread:
     return thread
 
 
-def read_text(argument: str | None, what: str, command: str) -> str:
-    """The argument with what is piped in after it; without an argument, or if it is -, the text on stdin."""
+def read_parts(argument: str | None, what: str, command: str) -> tuple[str, str]:
+    """The argument, and what is piped in beside it; without an argument, or if it is -, the text on stdin."""
     if argument is None or argument == "-":
-        return read_stdin(what, command)
+        return read_stdin(what, command), ""
     piped = _piped() if argument.strip() else ""
-    return f"{argument}\n{piped}" if piped.strip() else argument
+    return argument, piped if piped.strip() else ""
+
+
+async def typed_text(client: Client, typed: str, piped: str, **settings: Any) -> str:
+    """What the user typed, expanded, with what is piped in after it as it is. `settings` are those of a new thread."""
+    text = await client.expand(typed, **settings) if typed.strip() else typed
+    return f"{text}\n{piped}" if piped else text
 
 
 def read_stdin(what: str, command: str) -> str:

@@ -280,6 +280,7 @@ def turn_from(row: Row) -> Turn:
         row["created_at"],
         bool(row.get("outside")),  # rows in an export or archive of an older version have none
         images_from(row.get("images")),
+        row.get("typed"),
     )
 
 

@@ -73,6 +73,9 @@ class Claude(Adapter):
     def prompt_line(self, text: str, uuid: str, images: Sequence[ImageFile] = ()) -> bytes:
         return command.prompt_line(text, uuid, images)
 
+    def compaction_line(self, focus: str, uuid: str) -> bytes | None:
+        return command.compaction_line(focus, uuid)
+
     def answer_line(self, question: QuestionAsked, answer: Answer) -> bytes:
         return command.answer_line(question, answer)
 

@@ -116,7 +116,7 @@ async def show(client: Client, name: str, as_json: bool) -> None:
         work_of_turn = of_turn.get(turn.id)
         say("\n".join([f"\n{_turn_heading(number, turn, short[turn.id])}", *call_lines(work_of_turn)]))
         images = [f"[image: {harmless(words(image))}]" for image in turn.images]
-        say("\n".join([for_terminal(turn.text), *images, *file_lines(work_of_turn)]))
+        say("\n".join([for_terminal(turn.shown), *images, *file_lines(work_of_turn)]))
         if turn.id in unanswered:
             say(f"(no answer{unanswered[turn.id]})")
     say()
@@ -154,7 +154,7 @@ def edit(name: str, turn_id: str, text: str, dry_run: bool) -> None:
         if dry_run:
             await _say_before(thread, turn_id, "edit")
             return
-        turn = await thread.edit(turn_id, text)
+        turn = await thread.edit(turn_id, text, expand=True)
         turns = await thread.turns()
         note(f"edited {_turn_words(turns, turn.id)} of {thread.name}; the old text is kept")
         note(await thread.session_words(before=_place(turns, turn.id)))
@@ -295,6 +295,7 @@ def _turn_object(number: int, turn: Turn) -> dict[str, Any]:
         "agent": turn.agent,
         "model": turn.model,
         "text": turn.text,
+        "typed": turn.typed,
         "partial": turn.partial,
         "outside": turn.outside,
         "revision": turn.revision,

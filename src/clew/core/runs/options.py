@@ -37,6 +37,9 @@ class TurnOptions(Record):
     new_run_id: str | None = None  # the id for the new run; None: a random one
     lasting: bool = False  # a daemon's run: while queued it outlives the process; anyone may answer its questions
     images: Sequence[ImageSource] = ()  # shown to the agent with the prompt
+    expand: bool = False  # the user typed this prompt: `@path` and `/command` in it stand for files
+    known: str = ""  # a text that the prompt repeats and the user did not type: what it mentions is not expanded
+    attached: str = ""  # data that was piped in beside the prompt: sent after it as it is, never expanded
 
 
 NO_OPTIONS = TurnOptions()
@@ -56,3 +59,6 @@ class TurnKeywords(TypedDict, total=False):
     new_run_id: str | None
     lasting: bool
     images: Sequence[ImageSource]
+    expand: bool
+    known: str
+    attached: str

@@ -403,4 +403,5 @@ def prompt_turn(run: Run, at: float) -> Turn:
         run_id=run.id,
         created_at=at,
         images=run.images,
+        typed=run.typed,
     )

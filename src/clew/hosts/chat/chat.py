@@ -17,7 +17,7 @@ from clew.core.images import ImageContent
 from clew.core.outcome import Outcome
 from clew.core.pins import Pin
 from clew.core.record import Record, replace
-from clew.core.runs.options import NO_OPTIONS, TurnOptions
+from clew.core.runs.options import NO_OPTIONS, Person, TurnOptions
 from clew.core.runs.question import QuestionState
 from clew.core.runs.run import Run, RunStatus
 from clew.core.session import SessionState
@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from clew.core.explanation import Explanation
     from clew.core.runs.options import ImageSource
     from clew.engine.opening import HeldThread, Opening
+    from clew.engine.sessions.compaction import Compacted
     from clew.engine.sessions.in_plain_cli import ThreadSession as ThreadSession
     from clew.engine.work import TurnWork as TurnWork
     from clew.hosts.chat.preview import Preview
     from clew.hosts.chat.questions import OpenQuestions
     from clew.hosts.chat.queued import QueuedPrompts
     from clew.hosts.chat.terminal import OpenTerminal
-    from clew.hosts.expansion.expansion import Expansion
+    from clew.hosts.expansion.expansion import Expanded, Expansion
 
 T = TypeVar("T")
 RUNS_READ = 1000  # how many of the newest runs are read: more than a thread ever has queued
@@ -106,7 +107,7 @@ class Chat:
     def queued(self) -> QueuedPrompts:
         from clew.hosts.chat.queued import QueuedPrompts
 
-        return QueuedPrompts(self._engine)
+        return QueuedPrompts(self._engine, self.expansion)
 
     @cached_property
     def expansion(self) -> Expansion:
@@ -196,8 +197,16 @@ class Chat:
         check_prompt(text)
         check_dir(thread)
         images = await self.given_images(options.agent or thread.agent, options.images)
+        expanded = await self._expanded(thread, text, options)
         thread = await self._instructed(thread, options.instructions)
-        request = TurnRequest(thread, text, options, standing=thread.standing)
+        request = TurnRequest(
+            thread,
+            expanded.text,
+            options,
+            typed=expanded.typed,
+            standing=thread.standing,
+            allowed_tools=expanded.allowed_tools,
+        )
         if not images:
             return await self._engine.start(request)
         from clew.hosts.chat.images import start_with_images
@@ -211,6 +220,29 @@ class Chat:
         from clew.hosts.chat.images import given_images
 
         return await given_images(self._engine, agent, images)
+
+    async def _expanded(
+        self, thread: Thread, text: str, options: TurnOptions, *, dry_run: bool = False, asks: bool = False
+    ) -> Expanded:
+        """What is stored and sent for a prompt: see `Expansion.expand`. What was piped in follows as it is."""
+        from clew.hosts.expansion.expansion import Expanded, place_of
+
+        expanded = Expanded(text)
+        if options.expand:
+            place = place_of(thread, options.agent)
+            expanded = await self.expansion.expand(
+                text, place, options.person, known=options.known, dry_run=dry_run, asks=asks
+            )
+        if options.attached:
+            expanded = replace(expanded, text=f"{expanded.text}\n{options.attached}")
+        check_prompt(expanded.text)
+        return expanded
+
+    async def check_new(self, new: NewThread, text: str, options: TurnOptions, *, name: str | None, asks: bool) -> None:
+        """Raises what `ask` would raise about this prompt in a new thread, as far as that can be known without running
+        a command or asking anybody. `asks`: whether there is a person to ask."""
+        check_prompt(text)
+        await self._expanded(self._record(new, name, text), text, options, dry_run=True, asks=asks)
 
     async def continue_after_limit(self, thread: Thread, limited: str, options: TurnOptions = NO_OPTIONS) -> LiveTurn:
         """Continues a run that met the account's usage limit, in its session, as soon as the limit has reset.
@@ -266,14 +298,40 @@ class Chat:
             lambda store: store.threads.update(thread.id, at=now, standing=instructions or None)
         )
 
-    async def edit(self, thread: Thread, turn_id: str, text: str) -> Turn:
-        """Replaces the text of a turn. The old text is kept, and later turns stay."""
+    async def edit(
+        self, thread: Thread, turn_id: str, text: str, *, expand: bool = False, person: Person | None = None
+    ) -> Turn:
+        """Replaces the text of a turn. The old text is kept, and later turns stay. `expand`: see `TurnOptions`.
+
+        Of a turn that the user did not type, what was in it before is not expanded.
+        """
         turn = await self._turn(thread, turn_id)
         check_prompt(text)
-        now = self._engine.context.clock()
-        if text == turn.text:
+        if text == turn.shown:
             return turn
-        return await self._store.call(lambda store: store.turns.edit(turn.id, text, now))
+        typed = None
+        if expand and turn.role is Role.USER:
+            from clew.hosts.expansion.expansion import place_of
+
+            old = turn.text if turn.typed is None else ""
+            expanded = await self.expansion.expand(text, place_of(thread, turn.agent), person, known=old)
+            text, typed = expanded.text, expanded.typed
+            check_prompt(text)
+        now = self._engine.context.clock()
+        return await self._store.call(lambda store: store.turns.edit(turn.id, text, now, typed))
+
+    async def clear(self, thread: Thread) -> int:
+        """Archives all turns: the next one begins with an empty history. Returns how many."""
+        if (hint := kind_of(thread).continued_by) is not None:
+            raise UsageError(f"{thread.name} is the thread of a {thread.kind}: it cannot be cleared.", hint=hint)
+        history = await self.history(thread)
+        return await self.truncate(thread, history[0].id) if history else 0
+
+    async def compact(self, thread: Thread, focus: str = "") -> Compacted:
+        """Lets the agent replace what its session holds by a summary. The turns of the thread stay as they are."""
+        check_dir(thread)
+        await self._engine.recover()
+        return await self._engine.compact(thread, focus)
 
     async def truncate(self, thread: Thread, turn_id: str) -> int:
         """Archives that turn and all after it. Returns how many."""
@@ -420,6 +478,7 @@ class Chat:
         if text is not None:
             check_prompt(text)
             check_dir(thread)
+            text = (await self._expanded(thread, text, options, dry_run=True, asks=not options.lasting)).text
         standing = thread.standing if options.instructions is None else options.instructions or None
         request = TurnRequest(thread, text or "", options, standing=standing)
         if contents := await self.given_images(request.agent, options.images):

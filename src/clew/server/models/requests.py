@@ -44,6 +44,9 @@ Cwd = Annotated[
     Field(min_length=1, max_length=4096, description="An existing directory, absolute or from ~"),
 ]
 Id = Annotated[str, Field(min_length=1, max_length=200)]
+EXPAND = Field(
+    None, description="The user typed this: `@path` and `/command` in it stand for files, which are read now"
+)
 FORCE_FRESH = Field(None, description="Send the whole transcript to a new session")
 
 
@@ -104,6 +107,10 @@ class NewRun(RequestModel):
     images: list[NewImage] | None = Field(
         None, max_length=MAX_IMAGES, description="Shown to the agent with the prompt; the whole body has at most 12 MB"
     )
+    expand: bool | None = EXPAND
+    known: UnicodeText | None = Field(
+        None, description="A text in the prompt that the user did not type: what it mentions is not expanded"
+    )
 
 
 def contents(images: Sequence[NewImage] | None) -> tuple[ImageContent, ...]:
@@ -113,14 +120,20 @@ def contents(images: Sequence[NewImage] | None) -> tuple[ImageContent, ...]:
 
 class RunChange(RequestModel):
     prompt: Prompt
+    expand: bool | None = EXPAND
 
 
 class TurnChange(RequestModel):
     text: Prompt
+    expand: bool | None = EXPAND
 
 
 class TurnReference(RequestModel):
     turn: Id = Field(description="The id of a turn")
+
+
+class Compaction(RequestModel):
+    focus: UnicodeText | None = Field(None, max_length=10_000, description="What the summary keeps above all")
 
 
 class ForkRequest(RequestModel):

@@ -180,7 +180,7 @@ function openQuestions(
 const PendingPrompt = ({ run }: { run: Run }) => (
   <article class="turn user pending" data-testid="turn-user" aria-label="You">
     <div class="bubble">
-      <div class="markdown plain">{visible(run.prompt)}</div>
+      <div class="markdown plain">{visible(run.typed ?? run.prompt)}</div>
       <Images thread={run.thread_id} images={run.images} />
     </div>
   </article>

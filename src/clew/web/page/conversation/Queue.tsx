@@ -45,7 +45,7 @@ function QueuedPrompt({ run, busy, sendable }: { run: Run; busy: boolean; sendab
       <span class="tag">{run.held ? "held" : run.not_before ? `waits until ${dateTime(run.not_before)}` : "queued"}</span>
       {text === null ? (
         <span class="queued-text">
-          {visible(run.prompt)}
+          {visible(run.typed ?? run.prompt)}
           {run.images.length > 0 && ` (${plural(run.images.length, "image")})`}
         </span>
       ) : (
@@ -82,7 +82,7 @@ function QueuedPrompt({ run, busy, sendable }: { run: Run; busy: boolean; sendab
                 <Send size={13} /> Send now
               </button>
             )}
-            <button class="quiet" type="button" data-testid="queued-edit" onClick={() => setText(run.prompt)}>
+            <button class="quiet" type="button" data-testid="queued-edit" onClick={() => setText(run.typed ?? run.prompt)}>
               <Pencil size={13} /> Edit
             </button>
             <button class="quiet" type="button" data-testid="queued-remove" onClick={() => void removeQueued(run)}>
