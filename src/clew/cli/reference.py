@@ -72,6 +72,7 @@ EXPLANATION = """\
 | `unfinished` | a run that a crash left, or null. The next command ends it first, which may change the decision |
 | `rewound_to` | the number of the turn to which the session would be rewound, or null |
 | `outside_turns` | turns that were made outside Clew: they come into the thread first |
+| `images` | the images that would be sent with the prompt; their price is not in the estimates |
 """
 
 ROUND = """\

@@ -47,7 +47,6 @@ from clew.engine.sessions.observation import used
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.stopping import StopConditions
 from clew.engine.storage.async_store import IDEMPOTENT, AsyncStore
-from clew.engine.storage.images import ImageFolder
 from clew.engine.storage.store_retry import RetryingStore
 from clew.engine.waiting import StartWait
 from clew.errors import AgentFailed, Cancelled, ClewError, StoreError
@@ -67,7 +66,6 @@ class LiveTurn(AttemptObserver):
         settings: EngineSettings,
         context: RuntimeContext,
         adapter_of: AdapterOf,
-        images: ImageFolder,
         earlier: Sequence[JournalEntry] = (),
     ) -> None:
         self.request = request
@@ -78,7 +76,6 @@ class LiveTurn(AttemptObserver):
         self._settings = settings
         self._context = context
         self._adapter_of = adapter_of
-        self._images = images
         self._journal = Journal(self._store, run.id, context.clock, earlier)
         self._leases = HeldLeases(self._store, settings, context, _thread_taken_over, run.id)
         timeout_s = settings.timeout_s if request.options.timeout_s is None else request.options.timeout_s
@@ -302,7 +299,7 @@ class LiveTurn(AttemptObserver):
 
     async def _attempt(self, plan: AttemptPlan) -> AttemptEnd:
         decision, can = plan.decision, plan.abilities
-        images = await asyncio.to_thread(self._images.files, plan.request.prompt.images)
+        images = await self._images(plan)
         argv = self._adapter.command(self._binary, can, replace(await self._hiding(plan), images=images))
         environ = await self._environment(plan.launch)
         self._results.attempt_began(plan)
@@ -330,6 +327,14 @@ class LiveTurn(AttemptObserver):
             await process.end(grace_s=0)
             raise
         return await live.carry_out(line, resumed=plan.attempt.resumed)
+
+    async def _images(self, plan: AttemptPlan) -> tuple[ImageFile, ...]:
+        """The images of the prompt. Raises Conflict if the file of one is gone."""
+        if not plan.request.prompt.images:
+            return ()
+        from clew.engine.storage.images import ImageFolder
+
+        return await asyncio.to_thread(ImageFolder(self._settings.images).files, plan.request.prompt.images)
 
     async def _prompt_line(self, prompt: str, uuid: str, images: Sequence[ImageFile]) -> bytes:
         if not images:
