@@ -34,6 +34,7 @@ PUBLIC = [
     "Event",
     "Explanation",
     "FellBack",
+    "ImageContent",
     "MessageSaid",
     "NotFound",
     "Permissions",

@@ -16,6 +16,7 @@ from clew.api.client import Reply, Thread
 from clew.core.decision import Abilities
 from clew.core.images import ImageContent
 from clew.errors import AgentFailed, Conflict, UsageError
+from clew.hosts.branching.replay import ReplayOptions, replay
 from clew.testing.model.scripts import Fail, Hang, Request, TooLong
 from clew.testing.stage import Stage
 from pictures import png
@@ -108,6 +109,17 @@ async def test_a_retry_and_a_fallback_send_the_images_again(scripted: Stage) -> 
         assert newest(scripted) == [png(1)]
         with pytest.raises(UsageError, match="its own images"):
             await thread.retry("3", images=[png(2)])
+
+
+async def test_a_replay_asks_with_the_images(scripted: Stage) -> None:
+    async with scripted.open() as client:
+        await ask(await client.thread("t", cwd=scripted.work), "look", images=[png(1)])
+        live = await replay(client.engine, "t", ReplayOptions(model="claude-opus-4-5"))
+        async for _ in live.events():
+            pass
+        assert live.error is None
+        assert newest(scripted) == [png(1)]
+        assert len((await (await client.find(live.thread.name)).turns())[0].images) == 1
 
 
 async def test_a_queued_prompt_keeps_its_images_over_a_restart(scripted: Stage) -> None:

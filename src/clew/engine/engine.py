@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from clew.agents.adapter import Adapter, Binary
@@ -35,7 +35,6 @@ from clew.engine.request import (
 )
 from clew.engine.settings import AgentSettings, EngineSettings, RuntimeContext
 from clew.engine.storage.async_store import AsyncStore
-from clew.engine.storage.images import ImageFolder
 from clew.engine.turn import LiveTurn
 from clew.errors import AgentMissing, Busy, ClewError, StoreError, UsageError
 from clew.store.records import StoredEvent
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from clew.engine.planning.preview import NextTurn
     from clew.engine.sessions.adoption import Adopted, FoundSession
     from clew.engine.sessions.compaction import Compacted
+    from clew.engine.storage.images import ImageFolder
 
 T = TypeVar("T")
 log = logging.getLogger("clew.engine")
@@ -63,11 +63,17 @@ class Engine:
         self.store = AsyncStore(store)
         self.settings = settings
         self.context = context
-        self.images = ImageFolder(settings.images)
         self._adapters = adapters
         self._live: dict[str, LiveTurn] = {}
         self._background: set[asyncio.Task[object]] = set()
         self._recovering: set[asyncio.Task[None]] = set()
+
+    @cached_property
+    def images(self) -> ImageFolder:
+        """The files of the prompts' images."""
+        from clew.engine.storage.images import ImageFolder  # here, because few prompts have any
+
+        return ImageFolder(self.settings.images)
 
     # The agents
 
@@ -159,7 +165,6 @@ class Engine:
             self.settings,
             self.context,
             self.adapter_of,
-            self.images,
             earlier,
         )
         self._live[run.id] = turn

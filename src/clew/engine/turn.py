@@ -49,7 +49,6 @@ from clew.engine.sessions.observation import used
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.stopping import StopConditions
 from clew.engine.storage.async_store import IDEMPOTENT, AsyncStore
-from clew.engine.storage.images import ImageFolder
 from clew.engine.storage.store_retry import RetryingStore
 from clew.engine.waiting import StartWait
 from clew.errors import AgentFailed, Cancelled, ClewError, StoreError
@@ -69,7 +68,6 @@ class LiveTurn(AttemptObserver):
         settings: EngineSettings,
         context: RuntimeContext,
         adapter_of: AdapterOf,
-        images: ImageFolder,
         earlier: Sequence[JournalEntry] = (),
     ) -> None:
         self.request = request
@@ -80,7 +78,6 @@ class LiveTurn(AttemptObserver):
         self._settings = settings
         self._context = context
         self._adapter_of = adapter_of
-        self._images = images
         self._journal = Journal(self._store, run.id, context.clock, earlier)
         self._leases = HeldLeases(self._store, settings, context, _thread_taken_over, run.id)
         timeout_s = settings.timeout_s if request.options.timeout_s is None else request.options.timeout_s
@@ -308,8 +305,8 @@ class LiveTurn(AttemptObserver):
         decision, can = plan.decision, plan.abilities
         problem = await write_copies(self._adapter, plan.rules)
         launch = await self._hiding(plan)
-        images = await asyncio.to_thread(self._images.files, plan.request.prompt.images)
         rules_dir = launch.rules_dir if problem is None else ""
+        images = await self._images(plan)
         argv = self._adapter.command(self._binary, can, replace(launch, rules_dir=rules_dir, images=images))
         environ = await self._environment(plan.launch)
         self._results.attempt_began(plan)
@@ -339,6 +336,14 @@ class LiveTurn(AttemptObserver):
             await process.end(grace_s=0)
             raise
         return await live.carry_out(line, resumed=plan.attempt.resumed)
+
+    async def _images(self, plan: AttemptPlan) -> tuple[ImageFile, ...]:
+        """The images of the prompt. Raises Conflict if the file of one is gone."""
+        if not plan.request.prompt.images:
+            return ()
+        from clew.engine.storage.images import ImageFolder
+
+        return await asyncio.to_thread(ImageFolder(self._settings.images).files, plan.request.prompt.images)
 
     async def _prompt_line(self, prompt: str, uuid: str, images: Sequence[ImageFile]) -> bytes:
         if not images:

@@ -94,7 +94,7 @@ def asked_by_user(history: Sequence[Turn]) -> list[PromptRound]:
 
 
 def is_same(a: Turn, b: Turn) -> bool:
-    return a.role is b.role and a.text == b.text
+    return a.role is b.role and a.text == b.text and a.images == b.images
 
 
 def in_common(a: Sequence[Turn], b: Sequence[Turn]) -> int:

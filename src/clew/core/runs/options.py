@@ -6,21 +6,21 @@ A surface makes the record once. It reaches the engine as it is, or with the cha
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import Protocol, TypedDict
 
 from clew.core.images import ImageContent
 from clew.core.record import Record
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import Answer
 
-if TYPE_CHECKING:
 
-    class NamedPath(Protocol):
-        """A path of `pathlib`, which this package does not import."""
+class NamedPath(Protocol):
+    """A path of `pathlib`, which this package does not import."""
 
-        def __fspath__(self) -> str: ...
+    def __fspath__(self) -> str: ...
 
-    ImageSource = str | NamedPath | bytes | ImageContent  # a file, or an image itself
+
+ImageSource = str | NamedPath | bytes | ImageContent  # a file, or an image itself
 
 Person = Callable[[QuestionAsked], Awaitable[Answer]]
 

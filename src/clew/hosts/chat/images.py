@@ -40,6 +40,8 @@ async def given_images(engine: Engine, agent: str, sources: Sequence[ImageSource
 
 def read_images(sources: Sequence[ImageSource]) -> tuple[ImageContent, ...]:
     """Reads the files, and checks everything that is known without the agent. Raises UsageError."""
+    if isinstance(sources, str | bytes):
+        raise TypeError("images is a list of images")
     if len(sources) > MAX_IMAGES:
         raise UsageError(f"{len(sources)} images were given; a prompt can have {MAX_IMAGES}.")
     found = tuple(_content(each) for each in sources)
