@@ -300,6 +300,16 @@ export interface components {
         CommandList: {
             items: components["schemas"]["Command"][];
         };
+        CompactedSession: {
+            /** @description Null: the next turn would resume no session, so nothing happened */
+            session_id: string | null;
+            /** @description False: the agent found too little in the session */
+            is_compacted: boolean;
+        };
+        Compaction: {
+            /** @description What the summary keeps above all */
+            focus?: string | null;
+        };
         /** @description The instructors, or the workers, of two pairs. */
         ComparedPart: {
             a: components["schemas"]["NamedThread"];
@@ -2616,6 +2626,8 @@ export type CleanedPairs = components['schemas']['CleanedPairs'];
 export type Cleanup = components['schemas']['Cleanup'];
 export type Command = components['schemas']['Command'];
 export type CommandList = components['schemas']['CommandList'];
+export type CompactedSession = components['schemas']['CompactedSession'];
+export type Compaction = components['schemas']['Compaction'];
 export type ComparedPart = components['schemas']['ComparedPart'];
 export type ComparedTurn = components['schemas']['ComparedTurn'];
 export type Comparison = components['schemas']['Comparison'];
