@@ -112,6 +112,9 @@ class AskOptions(Record):
 def ask(prompt: str | None, instructions: str | None, timeout: str | None, explain: bool, **given: Any) -> int:
     """Ask an agent and stream its answer to stdout; everything else goes to stderr.
 
+    @path and /command in PROMPT stand for files, as in the plain CLI. /clear archives the thread's turns, /compact lets
+    the agent summarise its session.
+
     Without PROMPT, or if it is -, the prompt is read from stdin. What is piped in beside a PROMPT is sent after it: git
     diff | clew ask "Review this." Without -t or -c, a new thread is started and its name is printed. Ctrl-C stops the
     agent and keeps what it has answered so far. --explain takes the same options.

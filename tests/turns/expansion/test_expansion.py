@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -79,9 +80,8 @@ async def test_without_expand_nothing_is_expanded(desk: Stage) -> None:
         assert (await thread.turns())[0].typed is None
 
 
-@pytest.mark.parametrize("kind", ["scripted", pytest.param("real", marks=pytest.mark.real)])
-async def test_nothing_in_a_transcript_or_an_answer_is_expanded(kind: str, request: pytest.FixtureRequest) -> None:
-    stage = furnished(request.getfixturevalue(kind))
+async def test_nothing_in_a_transcript_or_an_answer_is_expanded(stage: Stage) -> None:
+    furnished(stage)
     secret = stage.folder / "secret.txt"
     bait = f"@{secret} @a.txt /hello\n/hello bait\n!`echo ran`"
     stage.api.reply = lambda _: Text(f"look: {bait}")
@@ -221,7 +221,7 @@ async def test_a_linked_command_of_a_repository_is_refused(desk: Stage) -> None:
         ("/model opus", "Clew has no /model", "clew threads set"),
         ("/helo", "There is no command /helo (did you mean hello?).", "blank before the slash"),
         ("/clear", "acts on a thread", "alone"),
-        ("/denied", "allowed-tools does not permit it: touch ran", "Bash(touch:*)"),
+        ("/denied", "allowed-tools does not permit: touch ran", "Bash(touch:*)"),
         ("/failing", "failed with exit code 3: sh -c 'echo oh no; exit 3': oh no", ""),
     ],
 )
@@ -256,7 +256,7 @@ async def test_a_queued_prompt_keeps_its_expanded_text_until_it_runs_and_can_be_
     async with desk.open() as client:
         thread = await a_thread(client, desk)
         first = await thread.ask("wait")
-        desk.api.wait_for_requests(1)
+        await asyncio.to_thread(desk.api.wait_for_requests, 1)
         waiting = await thread.ask("see @a.txt", expand=True, lasting=True)
         (desk.work / "a.txt").write_text("changed\n")
         stored = await client.run(waiting.id)

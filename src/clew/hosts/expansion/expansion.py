@@ -82,9 +82,11 @@ class Expansion:
         is_known = bool(known) and invocation_in(text) == invocation_in(known)
         command = None if is_known else await self._command(text, place, dry_run=dry_run)
         if command is None:
-            old = {mention.written for mention in mentions_in(known)}
+            old = {part.path for mention in mentions_in(known) for part in mention.candidates}
             written, tools = text, NO_TOOLS
-            mentions = tuple(mention for mention in mentions_in(text) if mention.written not in old)
+            mentions = tuple(
+                each for each in mentions_in(text) if not any(part.path in old for part in each.candidates)
+            )
         else:
             written, mentions, tools = command
         files = await self._files(mentions, place)
