@@ -36,6 +36,9 @@ from clew.store.store import Store
 runs_of_this_process: set[str] = set()
 
 
+COMPACTION = "compaction/"  # the beginning of the token under which a thread's session is compacted
+
+
 def thread_key(thread_id: ThreadId) -> str:
     return f"thread/{thread_id}"
 
@@ -82,6 +85,9 @@ def in_use(thread: Thread, held: Lease | None, run_id: str | None = None) -> Bus
 
 
 def open_in_terminal(thread: Thread, held: Lease | None) -> Busy:
+    """The error while the thread is used without a run: in a terminal, or to compact its session."""
+    if held is not None and held.token.startswith(COMPACTION):
+        return Busy(f"The session of {thread.name} is being compacted.", hint="Wait for it.")
     where = ""
     if held is not None:
         since = time.strftime("%H:%M", time.localtime(held.acquired_at))

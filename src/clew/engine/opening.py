@@ -30,6 +30,7 @@ from clew.engine.planning.preview import planning
 from clew.engine.process.agent import check_work_dir
 from clew.engine.process.family import started_at
 from clew.engine.request import TurnRequest, check_argument
+from clew.engine.rules import shown_rules
 from clew.engine.sessions.in_plain_cli import shell_command
 from clew.engine.sessions.observation import file_of
 from clew.engine.sessions.outside import Arrival, store_arrival
@@ -137,7 +138,9 @@ async def held_open(engine: Engine, request: TurnRequest) -> AsyncIterator[HeldT
 
 
 async def _planned(engine: Engine, request: TurnRequest) -> tuple[Planner, Run]:
-    plan = await planning(engine, request.agent)
+    adapter, can = engine.adapter(request.agent), await engine.abilities(request.agent, engine.find(request.agent))
+    rules = await shown_rules(adapter, can, request, engine.store, engine.settings, engine.context)
+    plan = await planning(engine, request.agent, rules)
     return await engine.store.call(lambda store: plan(store, request))
 
 

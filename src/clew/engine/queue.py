@@ -32,7 +32,7 @@ from clew.errors import Busy, Conflict
 from clew.store.records import Lease
 from clew.store.store import Store
 
-IN_TERMINAL = "?"  # in place of a run's id: the thread is open in a terminal (engine/opening.py)
+IN_TERMINAL = "?"  # in place of a run's id: the thread is open in a terminal, or is being compacted
 CANCELLED_WAITING = "The run was cancelled while it waited."
 
 

@@ -31,6 +31,7 @@ from clew.cli.foreground_run import (
 from clew.cli.ui.formatting import agent_words, ago, harmless, joined, one_line
 from clew.cli.ui.printing import note
 from clew.cli.ui.run_display import RunDisplay, session_words
+from clew.core.expansion.invocation import session_command
 from clew.core.record import replace
 from clew.core.runs.run import RunStatus
 from clew.errors import Cancelled, ClewError, Conflict, NotFound
@@ -116,6 +117,11 @@ class ChatLoop:
 
     async def _ask(self, text: str) -> bool:
         """True: the prompt is a turn of the thread. One that was cancelled while it waited for another run is not."""
+        if session_command(text) is not None:
+            from clew.cli.threads.session import act_on_session
+
+            await act_on_session(self._thread, text)
+            return True
         thread = await self._current_thread(text)
         display = RunDisplay(self._options.agent or thread.record.agent, as_json=False)
         self._stop = stop = StopSignals(display)
@@ -132,6 +138,7 @@ class ChatLoop:
             model=self._options.model,
             instructions=None if self._is_begun else self._standing,
             person=person,
+            expand=True,
         )
         self._is_begun = True
         return run

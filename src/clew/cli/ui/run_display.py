@@ -131,7 +131,7 @@ class RunDisplay:
         elif event.waiting_for == "person":
             words = "held: the run before it was stopped (clew runs send ID starts it)"
         elif event.waiting_for == "terminal":
-            words = "waiting for the thread: it is open in a terminal"
+            words = "waiting for the thread: it is open in a terminal, or is being compacted"
         else:
             what = "is running in it" if event.until is None else f"waits for a limit until {local_time(event.until)}"
             words = f"waiting for the thread: run {(event.held_by or '?')[:SHORT_ID]} {what}"

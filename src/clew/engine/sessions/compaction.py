@@ -21,6 +21,7 @@ from clew.engine import leases
 from clew.engine.leases import HeldLeases
 from clew.engine.process.agent import AgentProcess
 from clew.engine.request import TurnRequest
+from clew.engine.rules import shown_rules, write_copies
 from clew.engine.sessions.outside import arrival, store_arrival
 from clew.errors import AgentFailed, Busy, UsageError
 from clew.store.store import Store
@@ -49,7 +50,7 @@ async def compact(engine: Engine, thread: Thread, focus: str) -> Compacted:
             f"{thread.agent} cannot be asked through Clew to compact its session.",
             hint="It compacts by itself when the session is full; /clear begins with an empty history.",
         )
-    key, token = leases.thread_key(thread.id), engine.context.new_id()
+    key, token = leases.thread_key(thread.id), f"{leases.COMPACTION}{engine.context.new_id()}"
     held = HeldLeases(engine.store, engine.settings, engine.context, lambda: _taken_over(thread))
     await engine.store.atomically(lambda store: _take(engine, store, thread, key, token))
     held.keep_as_fence(key, token)
@@ -83,6 +84,9 @@ def _taken_over(thread: Thread) -> AgentFailed:
 async def _talk(engine: Engine, thread: Thread, pin: Pin, line: bytes) -> StreamResult:
     """Sends the line to a process that resumes the session, and reads it to its end."""
     adapter, binary, context = engine.adapter(thread.agent), engine.find(thread.agent), engine.context
+    abilities = await engine.abilities(thread.agent, binary)
+    rules = await shown_rules(adapter, abilities, TurnRequest(thread, ""), engine.store, engine.settings, context)
+    rules_dir = rules.folder if await write_copies(adapter, rules) is None else ""
     launch = LaunchProfile(
         session_id=pin.session_id,
         resume=True,
@@ -92,11 +96,12 @@ async def _talk(engine: Engine, thread: Thread, pin: Pin, line: bytes) -> Stream
         work_dir=thread.cwd,
         config_dir=adapter.config_dir(context.environ),
         hidden_paths=engine.settings.hidden,
+        rules_dir=rules_dir,
     )
     environ = adapter.environment(context.environ)
     if thread.trust is not Trust.PROJECT:
         environ = await context.guard(environ, thread.cwd)
-    argv = adapter.command(binary, await engine.abilities(thread.agent, binary), launch)
+    argv = adapter.command(binary, abilities, launch)
     reader = adapter.reader(launch)
     process = await AgentProcess.spawn(argv, cwd=thread.cwd, environ=environ, mark=context.new_id())
     try:

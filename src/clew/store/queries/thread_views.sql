@@ -9,7 +9,8 @@ SELECT threads.*,
         ORDER BY turns.position DESC LIMIT 1) AS last_text,
     NOT EXISTS (SELECT 1 FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
         AND turns.role = 'assistant') AS unanswered,
-    (SELECT leases.acquired_at FROM leases WHERE leases.key = 'thread/' || threads.id AND leases.run_id IS NULL)
+    (SELECT leases.acquired_at FROM leases WHERE leases.key = 'thread/' || threads.id AND leases.run_id IS NULL
+        AND substr(leases.token, 1, 11) <> 'compaction/')
         AS opened_at
 FROM threads
 WHERE (CAST(:id AS TEXT) IS NULL OR threads.id = :id)

@@ -27,7 +27,7 @@ function activity(run: Run, progress: Progress | null): string {
   if (run.cancel_requested) return "stopping…";
   if (run.status === "waiting") return "waiting for you";
   if (run.status === "queued") {
-    if (progress?.waitingFor === "terminal") return "waiting: the thread is open in a terminal";
+    if (progress?.waitingFor === "terminal") return "waiting: the thread is open in a terminal, or is being compacted";
     return progress?.waitingFor === "slot" ? "waiting: the maximum number of agents is running" : "starting…";
   }
   const tool = progress?.parts.findLast(isOpen);
