@@ -55,6 +55,21 @@ class Screen:
         """Its row and column, as a terminal reports them: the first is 1."""
         return self._row + 1, min(self._column, self._columns - 1) + 1
 
+    def resize(self, columns: int, rows: int) -> None:
+        """As terminals do it that break lines which have become too long. The cursor is in the last line with text."""
+        lines = self._lines[: self._row + 1]
+        self._columns, self._rows = columns, rows
+        self._top, self._bottom = 0, rows
+        broken = [
+            line[start : start + columns]
+            for line in lines
+            for start in range(0, max(1, len("".join(line).rstrip())), columns)
+        ]
+        self.history += ["".join(line).rstrip() for line in broken[:-rows]]
+        kept = [[*line, *self._blank()][:columns] for line in broken[-rows:]]
+        self._lines = [*kept, *(self._blank() for _ in range(rows - len(kept)))]
+        self._row, self._column = len(kept) - 1, len("".join(kept[-1]).rstrip())
+
     def _blank(self) -> list[str]:
         return [" "] * self._columns
 

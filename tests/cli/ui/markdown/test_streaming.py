@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,7 +76,7 @@ texts = st.lists(st.one_of(lines, st.just("")), max_size=14).map("\n".join) | st
 
 def cut(text: str, places: Sequence[int]) -> list[str]:
     ends = sorted({place % (len(text) + 1) for place in places} | {0, len(text)})
-    return [text[one:other] for one, other in zip(ends, ends[1:], strict=False)]
+    return [text[one:other] for one, other in pairwise(ends)]
 
 
 @given(texts, st.lists(st.integers(0, 2000), max_size=12), st.sampled_from([(20, 6), (60, 24), (120, 40)]))

@@ -23,7 +23,7 @@ class Window(io.StringIO):
         self.resize(columns, rows)
 
     def resize(self, columns: int, rows: int) -> None:
-        """The size that the terminal reports from now on."""
+        self.screen.resize(columns, rows)
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def isatty(self) -> bool:

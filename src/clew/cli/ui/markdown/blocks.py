@@ -48,7 +48,8 @@ class Text:
 
     def preview(self) -> list[Row]:
         flow = self._flow.copy()
-        flow.add(spans_of(self._passage.closed(), self._shown))
+        source = self._passage.closed()
+        flow.add(spans_of(source, self._shown) if source else [(self._passage.rest, self._shown)])
         flow.newline()
         return flow.taken()
 

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from rich.syntax import SyntaxTheme
 
 THEME = "ansi_dark"  # the colours of the terminal itself
-CONTEXT_LINES = 200  # before a line, which say what it is: it may be in a text or a comment of several lines
+# The lines before a line say what it is: it may be in a text or a comment of several lines. From here on the context
+# begins anew where a paragraph of the code begins that is not indented, and at the latest after MOST_LINES.
+CONTEXT_LINES, MOST_LINES = 50, 200
 LONGEST_LINE = 500  # characters. Longer ones, such as minified code, have no colours
 
 
@@ -35,9 +37,7 @@ class CodeLines:
             self._context.clear()
             return [plain(line) for line in lines]
         found = list(self._coloured([*self._context, *lines]))[len(self._context) :]
-        self._context = [*self._context, *lines]
-        if len(self._context) > CONTEXT_LINES:
-            del self._context[: -CONTEXT_LINES // 2]
+        self._context = _shortened([*self._context, *lines])
         return found
 
     def _coloured(self, lines: list[str]) -> Iterator[list[Span]]:
@@ -58,13 +58,22 @@ class CodeLines:
     def _lexer(self) -> Any:
         from rich.syntax import Syntax
 
-        return Syntax("", self._language).lexer if self._language else None
+        return Syntax("", self._language, tab_size=0).lexer if self._language else None
 
     @cached_property
     def _theme(self) -> SyntaxTheme:
         from rich.syntax import Syntax
 
         return Syntax.get_theme(THEME)
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    if len(lines) <= CONTEXT_LINES:
+        return lines
+    for place in range(len(lines) - 1, 0, -1):
+        if lines[place][:1].strip() and not lines[place - 1].strip():
+            return lines[place:]
+    return lines if len(lines) <= MOST_LINES else lines[-CONTEXT_LINES:]
 
 
 def plain(line: str) -> list[Span]:

@@ -299,7 +299,7 @@ class Document:
                 continue
             marker = BULLET if container.marker in "-+*" else container.marker
             spans.append((f"{marker} " if is_new else " " * (len(marker) + 1), style("cyan") if is_new else PLAIN))
-        while spans and cells_of(spans) > self._columns_left() - LEAST_COLUMNS:
+        while spans and cells_of(spans) > self._columns_left() // 2:
             del spans[0]  # too deep for this terminal
         return spans
 

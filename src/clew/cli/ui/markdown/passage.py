@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from rich.style import Style
 
-MAX_OPEN = 1_000  # characters of markup that is not closed
+MAX_OPEN = 500  # characters of markup that is not closed
+MAX_MARKS = 60  # in markup that is not closed: more are not drawn before it is
 RULES = ("escape", "backticks", "emphasis", "strikethrough", "link", "image", "autolink", "entity", "newline")
 STYLES = {
     "strong": "bold",
@@ -41,7 +42,7 @@ class Passage:
         self._at = 0  # up to here it was looked at
         self._cut = 0  # behind the last space outside markup
         self._code = 0  # the length of the run of backticks that opened code
-        self._open: list[list[str]] = []  # the markup that is open; of emphasis, one entry a mark
+        self._open: list[str] = []  # the marks that are open
 
     @property
     def rest(self) -> str:
@@ -61,9 +62,12 @@ class Passage:
         self._reset(len(self._text))
 
     def closed(self) -> str:
-        """The rest as it would look if the markup that is open in it were closed now."""
+        """The rest, with what closes the markup that is open in it. An empty text: there is too much of it to look at
+        with every piece."""
+        if len(self._open) > MAX_MARKS:
+            return ""
         words = self._text.rstrip()
-        marks = "".join(reversed([mark[0] for mark in self._open if mark[0] in "*_~"]))
+        marks = "".join(reversed([mark for mark in self._open if mark in "*_~"]))
         ending = "`" * self._code or marks
         if not ending or words.endswith(("*", "_", "~", "`", "\\")):
             return self._text
@@ -102,15 +106,16 @@ class Passage:
             self._at = min(len(self._text), MAX_OPEN)
             return True
         mark, start = found.group()[0], found.start()
-        end = _RUN[mark].match(self._text, start).end() if mark in _RUN else start + 1  # type: ignore[union-attr]
-        if end == len(self._text) and not mark.isspace() and not final:
+        run = _RUN[mark].match(self._text, start, MAX_OPEN) if mark in _RUN else None
+        end = run.end() if run is not None else start + 1
+        if end == len(self._text) < MAX_OPEN and not mark.isspace() and not final:
             return False
         self._at = end
         self._take(mark, start, end)
         return True
 
     def _take(self, mark: str, start: int, end: int) -> None:
-        inside = self._open[-1][0] if self._open else ""
+        inside = self._open[-1] if self._open else ""
         if self._code:
             self._code = 0 if end - start == self._code else self._code
         elif mark.isspace():
@@ -121,23 +126,23 @@ class Passage:
             self._code = end - start
         elif inside == "(":
             if mark == "(":
-                self._open.append(["("])
+                self._open.append("(")
             elif mark == ")":
                 self._open.pop()
         elif mark == "[":
-            self._open.append(["["])
+            self._open.append("[")
         elif mark == "]":
             self._bracket(end)
         elif mark in "*_~":
             self._emphasis(mark, start, end)
 
     def _bracket(self, end: int) -> None:
-        if ["["] not in self._open:
+        if "[" not in self._open:
             return
-        while self._open.pop() != ["["]:
+        while self._open.pop() != "[":
             pass
         if self._text[end : end + 1] == "(":
-            self._open.append(["("])
+            self._open.append("(")
             self._at = end + 1
 
     def _emphasis(self, mark: str, start: int, end: int) -> None:
@@ -150,12 +155,12 @@ class Passage:
         count = end - start
         if mark == "~" and count != 2:
             return
-        while closes and count and [mark] in self._open:
-            while self._open.pop() != [mark]:
+        while closes and count and mark in self._open:
+            while self._open.pop() != mark:
                 pass
             count -= 1
         if opens:
-            self._open.extend([mark] for _ in range(count))
+            self._open.extend(mark * count)
 
 
 def spans_of(source: str, base: Style = PLAIN) -> list[Span]:
