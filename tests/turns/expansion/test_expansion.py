@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from clew.api import exports
 from clew.api.client import Client, Thread
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import Answer
@@ -19,6 +20,7 @@ from clew.core.runs.run import RunStatus
 from clew.errors import UsageError
 from clew.testing.model.replies import Hang, Text
 from clew.testing.stage import Stage
+from turns.plain_cli import PlainCli
 
 COMMAND = (
     "---\ndescription: Says hello\nallowed-tools: Bash(echo:*), Edit\n---\nHello $ARGUMENTS, !`echo from the shell`.\n"
@@ -293,3 +295,23 @@ async def test_prompts_of_codex_are_commands_too(codex_prompt: Stage) -> None:
         thread = await a_thread(client, codex_prompt)
         await (await thread.ask("/prompts:draft mail WHO=Ada", expand=True))
         assert codex_prompt.prompt == "Draft mail for Ada."
+
+
+async def test_what_was_said_outside_or_comes_from_a_file_is_not_expanded(stage: Stage) -> None:
+    furnished(stage)
+    stage.api.reply = lambda _: Text(f"look: @{stage.folder / 'secret.txt'} @a.txt /hello")
+    async with stage.open() as client:
+        thread = await a_thread(client, stage, permissions="all")
+        reply = await (await thread.ask("begin"))
+        assert reply.session_id is not None
+        PlainCli(stage).ask(reply.session_id, "what was asked outside")
+        assert len((await thread.sync()).turns) == 2
+        await (await thread.ask("all of it", expand=True, fresh_session=True))
+        file = await exports.export(client, thread.name, exports.ExportOptions())
+        imported = await exports.import_file(client, file.content, exports.ImportOptions(str(stage.work)))
+        again = await client.find(imported.threads[0].name)
+        await again.change(permissions="all")
+        await (await again.ask("imported", expand=True, fresh_session=True))
+        shown = json.dumps([each.body["messages"] for each in stage.api.main_requests])
+    assert "what was asked outside" in shown
+    assert "TOP SECRET" not in shown and "User: three" not in shown and "from the shell" not in shown
