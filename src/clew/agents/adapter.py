@@ -183,6 +183,11 @@ class Adapter(Protocol):
         """The prompt as it is written to stdin, which is then closed if the agent does not ask (see Abilities)."""
         ...
 
+    def compaction_line(self, focus: str, uuid: str) -> bytes | None:
+        """What to write to stdin so that the agent summarises its session. `focus`: what to keep above all. None: it
+        cannot be asked."""
+        return None
+
     def prompt_id(self, text: str, uuid: str) -> str:
         """The id under which `read_session` will show this prompt."""
         return uuid

@@ -41,6 +41,7 @@ from clew.engine.engine import Engine
 from clew.engine.leases import is_holder_dead, slot_prefix
 from clew.errors import Conflict, NotFound, StoreError
 from clew.hosts.chat.chat import Chat, NewThread
+from clew.hosts.validation import existing_dir
 from clew.wiring.engine import ARCHIVE_DIR, open_engine
 
 if TYPE_CHECKING:
@@ -127,11 +128,37 @@ class Client:
         *,
         fresh_session: bool = False,
         resume: bool | None = None,
+        expand: bool = False,
+        attached: str = "",
         **settings: Unpack[ThreadKeywords],
     ) -> Explanation:
         """What asking this in a new thread would do, without doing it: see `Thread.explain`. No thread is created."""
-        options = TurnOptions(fresh_session=fresh_session, resume=resume)
+        options = TurnOptions(fresh_session=fresh_session, resume=resume, expand=expand, attached=attached)
         return await self._chat.explain_new(self._new(settings), prompt, options, name=name)
+
+    async def check_prompt(
+        self,
+        prompt: str,
+        name: str | None = None,
+        *,
+        attached: str = "",
+        asks: bool = False,
+        **settings: Unpack[ThreadKeywords],
+    ) -> None:
+        """Raises UsageError if `ask` with `expand` would refuse this prompt in a new thread, before there is a thread.
+
+        It runs no command and asks nobody. `asks`: a person would be there to ask.
+        """
+        options = TurnOptions(expand=True, attached=attached)
+        await self._chat.check_new(self._new(settings), prompt, options, name=name, asks=asks)
+
+    async def expand(self, prompt: str, *, person: Person | None = None, **settings: Unpack[ThreadKeywords]) -> str:
+        """What a prompt stands for that a user typed for a job, a review or a pair: see `Thread.ask`."""
+        from clew.hosts.expansion.expansion import PromptPlace
+
+        new = self._new(settings)
+        place = PromptPlace(existing_dir(new.cwd), new.agent, new.permissions, new.trust)
+        return (await self._chat.expansion.expand(prompt, place, person)).text
 
     def _new(self, settings: ThreadKeywords) -> NewThread:
         check_keywords(ThreadKeywords, settings)
@@ -236,9 +263,9 @@ class Client:
             return Answered(question, None)
         return Answered(question, Run(turn.request.thread, turn))
 
-    async def edit_queued(self, run_id: str, prompt: str) -> RunRecord:
-        """Gives another prompt to a run that has not started. Raises Conflict if it has."""
-        return await self._chat.queued.edit(run_id, prompt)
+    async def edit_queued(self, run_id: str, prompt: str, *, expand: bool = False) -> RunRecord:
+        """Gives another prompt to a run that has not started. Raises Conflict if it has. `expand`: see `Thread.ask`."""
+        return await self._chat.queued.edit(run_id, prompt, expand=expand)
 
     async def remove_queued(self, run_id: str) -> None:
         """Cancels a run that has not started. Raises Conflict if it has."""

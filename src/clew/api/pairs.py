@@ -94,6 +94,13 @@ async def start(client: Client, options: PairOptions) -> LivePair:
     )
 
 
+async def directory(client: Client, cwd: str | None, session: str | None) -> str | None:
+    """Where a pair that continues works: in `cwd` if that is given, else where it did. None: in this directory."""
+    if cwd is not None or session is None:
+        return cwd
+    return (await client.pairs.find(await client.pairs.resolve(session))).pair.cwd
+
+
 async def resume(client: Client, which: PairSelection, options: PairOptions) -> tuple[LivePair, tuple[str, ...]]:
     """Resumes a pair where it stopped. Returns it with the warnings to show first."""
     permissions = _permissions(options.permissions)

@@ -24,6 +24,7 @@ from clew.hosts.validation import check_prompt as check_prompt  # here for `clew
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
+    from clew.engine.sessions.compaction import Compacted as Compacted
     from clew.hosts.chat.preview import Preview as Preview
 
 E = TypeVar("E", bound=StrEnum)
@@ -107,6 +108,10 @@ class Thread:
 
         `lasting` is for daemons: a queued prompt outlives this process (`Client.take_up`), and any process can answer
         the agent's questions (`Client.answer`).
+
+        `expand` is for what a user has typed: `@path` and `/command` in the prompt stand for files, which are read now.
+        A file outside the work directory needs the answer of `person`. What `known` mentions is left as it is: a text
+        in the prompt that the user did not type. `attached` is sent after the prompt as it is.
         """
         turn = await self._chat.ask(self.record, prompt, TurnOptions(**options))
         self.record = turn.request.thread
@@ -132,11 +137,25 @@ class Thread:
     async def turns(self) -> tuple[Turn, ...]:
         return await self._chat.history(self.record)
 
-    async def edit(self, turn_id: str, text: str) -> Turn:
-        return await self._chat.edit(self.record, turn_id, text)
+    async def edit(self, turn_id: str, text: str, *, expand: bool = False, person: Person | None = None) -> Turn:
+        """Replaces the text of a turn; the old text is kept. `expand` and `person`: see `ask`."""
+        return await self._chat.edit(self.record, turn_id, text, expand=expand, person=person)
+
+    async def clear(self) -> int:
+        """Archives all turns, so that the next one begins with an empty history. Returns how many."""
+        return await self._chat.clear(self.record)
 
     async def truncate(self, turn_id: str) -> int:
         return await self._chat.truncate(self.record, turn_id)
+
+    async def compact(self, focus: str = "") -> Compacted:
+        """Lets the agent replace what its session holds by a summary; `focus` says what to keep above all.
+
+        It acts on the session that the next turn would resume, and the next turn then resumes the shorter one. The
+        thread keeps its turns. Returns `session_id` (None: no session would be resumed) and `is_compacted` (False: the
+        agent found too little in it). Raises Busy during a run, and UsageError if the agent cannot be asked.
+        """
+        return await self._chat.compact(self.record, focus)
 
     async def retry(self, turn_id: str, **options: Unpack[TurnKeywords]) -> Run:
         """Asks an earlier user turn again. The turns after it are archived when the run starts.

@@ -12,6 +12,8 @@ from clew.cli.client_runner import with_client
 from clew.cli.options import INSTRUCTIONS, NO_WAIT, REPLY_AS_JSON, TIMEOUT, complete_thread
 from clew.cli.ui.formatting import harmless
 from clew.cli.ui.printing import note, print_json
+from clew.cli.ui.terminal_input import TerminalInput
+from clew.core.expansion.invocation import session_command
 from clew.core.record import Record
 from clew.errors import NotFound, UsageError
 
@@ -93,6 +95,9 @@ class AskOptions(Record):
 def ask(prompt: str | None, instructions: str | None, timeout: str | None, explain: bool, **given: Any) -> int:
     """Ask an agent and stream its answer to stdout; everything else goes to stderr.
 
+    @path and /command in PROMPT stand for files, as in the plain CLI. /clear archives the thread's turns, /compact lets
+    the agent summarise its session.
+
     Without PROMPT, or if it is -, the prompt is read from stdin. What is piped in beside a PROMPT is sent after it: git
     diff | clew ask "Review this." Without -t or -c, a new thread is started and its name is printed. Ctrl-C stops the
     agent and keeps what it has answered so far. --explain takes the same options.
@@ -105,18 +110,22 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
         raise UsageError(
             "The prompt and the instructions cannot both come from stdin.", hint="Give one as an argument."
         )
-    text = prompt if instructions == "-" else read_text(prompt, "prompt", "clew ask")
+    text, attached = (prompt, "") if instructions == "-" else read_parts(prompt, "prompt", "clew ask")
     standing = read_instructions(instructions) if instructions is not None else None
 
     if explain:
         assert text is not None
-        return _explain(options, text, standing, timeout)
+        return _explain(options, text, attached, standing, timeout)
 
     async def work(client: Client) -> int:
         from clew.cli.foreground_run import report_reply, show_run, wait_for_limit
 
         assert text is not None
-        thread = await _thread(client, options, text)
+        if session_command(text) is not None:
+            from clew.cli.threads.session import act_on_session
+
+            return await act_on_session(await _existing(client, options), text)
+        thread = await _thread(client, options, text, attached)
         await note_unclaimed(client, thread)
 
         async def start(person: Person | None) -> Run:
@@ -129,6 +138,8 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
                 resume=False if options.no_resume else None,
                 wait=not options.no_wait,
                 person=person,
+                expand=True,
+                attached=attached,
             )
 
         reply = await show_run(thread, start, as_json=options.as_json, agent=options.agent)
@@ -139,12 +150,12 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
     return with_client(work, work_dir=options.cwd, timeout=timeout)
 
 
-async def _thread(client: Client, options: AskOptions, text: str) -> Thread:
+async def _thread(client: Client, options: AskOptions, text: str, attached: str) -> Thread:
     """The thread to ask in, with its settings changed as asked. A new one is created only after all checks."""
     from clew.api.thread import check_prompt
 
     check_prompt(text)
-    return await continued_thread(client, options) or await new_thread(client, options, text)
+    return await continued_thread(client, options) or await new_thread(client, options, text, attached)
 
 
 async def continued_thread(client: Client, options: AskOptions) -> Thread | None:
@@ -177,11 +188,11 @@ async def _existing(client: Client, options: AskOptions) -> Thread | None:
     return found
 
 
-def _explain(options: AskOptions, text: str, standing: str | None, timeout: str | None) -> int:
+def _explain(options: AskOptions, text: str, attached: str, standing: str | None, timeout: str | None) -> int:
     """Shows what `ask` would do with the same options. Changes nothing."""
 
     async def work(client: Client) -> int:
-        told = await _explanation(client, options, text, standing)
+        told = await _explanation(client, options, text, attached, standing)
         if options.as_json:
             from clew.api.wire.explanations import explanation
 
@@ -195,7 +206,9 @@ def _explain(options: AskOptions, text: str, standing: str | None, timeout: str 
     return with_client(work, work_dir=options.cwd, timeout=timeout, reads=True)
 
 
-async def _explanation(client: Client, options: AskOptions, text: str, standing: str | None) -> Explanation:
+async def _explanation(
+    client: Client, options: AskOptions, text: str, attached: str, standing: str | None
+) -> Explanation:
     thread = await _existing(client, options)
     resume = False if options.no_resume else None
     if thread is None:
@@ -211,6 +224,8 @@ async def _explanation(client: Client, options: AskOptions, text: str, standing:
             instructions=standing,
             fresh_session=options.fresh_session,
             resume=resume,
+            expand=True,
+            attached=attached,
         )
     return await thread.explain(
         text,
@@ -223,6 +238,8 @@ async def _explanation(client: Client, options: AskOptions, text: str, standing:
         fresh_session=options.fresh_session,
         resume=resume,
         wait=not options.no_wait,
+        expand=True,
+        attached=attached,
     )
 
 
@@ -241,9 +258,21 @@ async def note_unclaimed(client: Client, thread: Thread) -> None:
         note(f"{left} {were} queued before this one; queued prompts run with the next clew serve")
 
 
-async def new_thread(client: Client, options: AskOptions, text: str) -> Thread:
+async def new_thread(client: Client, options: AskOptions, text: str, attached: str = "") -> Thread:
     """The thread that is created for the prompt. Its name is printed."""
     client.check_agent(options.agent)
+    await client.check_prompt(
+        text,
+        options.thread,
+        attached=attached,
+        asks=TerminalInput.is_there(),
+        cwd=options.cwd or ".",
+        agent=options.agent,
+        model=options.model,
+        permissions=options.permissions,
+        trust=options.trust,
+        visibility=options.visibility,
+    )
     thread = await client.thread(
         options.thread,
         cwd=options.cwd or ".",
@@ -258,12 +287,18 @@ async def new_thread(client: Client, options: AskOptions, text: str) -> Thread:
     return thread
 
 
-def read_text(argument: str | None, what: str, command: str) -> str:
-    """The argument with what is piped in after it; without an argument, or if it is -, the text on stdin."""
+def read_parts(argument: str | None, what: str, command: str) -> tuple[str, str]:
+    """The argument, and what is piped in beside it; without an argument, or if it is -, the text on stdin."""
     if argument is None or argument == "-":
-        return read_stdin(what, command)
+        return read_stdin(what, command), ""
     piped = _piped() if argument.strip() else ""
-    return f"{argument}\n{piped}" if piped.strip() else argument
+    return argument, piped if piped.strip() else ""
+
+
+async def typed_text(client: Client, typed: str, piped: str, **settings: Any) -> str:
+    """What the user typed, expanded, with what is piped in after it as it is. `settings` are those of a new thread."""
+    text = await client.expand(typed, **settings) if typed.strip() else typed
+    return f"{text}\n{piped}" if piped else text
 
 
 def read_stdin(what: str, command: str) -> str:

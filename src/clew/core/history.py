@@ -40,6 +40,12 @@ class Turn(Record):
     revision: int = 0  # how often it was edited
     created_at: float = 0.0
     outside: bool = False  # it was made without Clew, in the agent's own CLI, and brought in from the session
+    typed: str | None = None  # what the user typed, if `text` is what it stood for; only for display
+
+    @property
+    def shown(self) -> str:
+        """The text for a person."""
+        return self.text if self.typed is None else self.typed
 
 
 History = tuple[Turn, ...]

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from clew.core.history import History
     from clew.engine.planning.preview import NextTurn
     from clew.engine.sessions.adoption import Adopted, FoundSession
+    from clew.engine.sessions.compaction import Compacted
 
 T = TypeVar("T")
 log = logging.getLogger("clew.engine")
@@ -352,6 +353,12 @@ class Engine:
         adapter, binary = self.adapter(agent), self.find(agent)
         runtime = runtime_of(adapter, binary, await self.abilities(agent, binary), self.context)
         return await asyncio.to_thread(adoption.find_session, adapter, runtime, work_dir, session_id)
+
+    async def compact(self, thread: Thread, focus: str = "") -> Compacted:
+        """Lets the agent summarise the session that the next turn would resume. Raises Busy, UsageError, AgentError."""
+        from clew.engine.sessions import compaction
+
+        return await compaction.compact(self, thread, focus)
 
     # Closing
 

@@ -28,6 +28,7 @@ class TurnRequest(Record):
     thread: Thread
     text: str
     options: TurnOptions = NO_OPTIONS
+    typed: str | None = None  # what the user typed, if `text` is what it stood for
     standing: str | None = None  # the standing text, which applies to the whole thread
     full: str | None = None  # sent to a fresh session instead of `text`, …
     full_of: TurnId | None = None  # … or instead of the text of this earlier turn
@@ -56,6 +57,7 @@ def new_run(request: TurnRequest, model: str | None, context: RuntimeContext) ->
         thread_id=request.thread.id,
         prompt_turn_id=request.retry_of or TurnId(context.new_id()),
         prompt=request.text,
+        typed=request.typed,
         agent=request.agent,
         model=model,
         status=RunStatus.QUEUED,
@@ -90,6 +92,7 @@ def request_of(run: Run, thread: Thread) -> TurnRequest:
         thread,
         run.prompt,
         options,
+        typed=run.typed,
         standing=thread.standing,
         retry_of=asked.retry_of,
         not_before=asked.not_before,

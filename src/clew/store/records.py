@@ -264,6 +264,7 @@ def turn_from(row: Row) -> Turn:
         row["revision"],
         row["created_at"],
         bool(row.get("outside")),  # rows in an export or archive of an older version have none
+        row.get("typed"),
     )
 
 

@@ -61,6 +61,9 @@ class Claude(Adapter):
     def prompt_line(self, text: str, uuid: str) -> bytes:
         return command.prompt_line(text, uuid)
 
+    def compaction_line(self, focus: str, uuid: str) -> bytes | None:
+        return command.compaction_line(focus, uuid)
+
     def answer_line(self, question: QuestionAsked, answer: Answer) -> bytes:
         return command.answer_line(question, answer)
 

@@ -127,6 +127,12 @@ def prompt_line(text: str, uuid: str) -> bytes:
     return _line({"type": "user", "message": {"role": "user", "content": sent_text(text)}, "uuid": uuid})
 
 
+def compaction_line(focus: str, uuid: str) -> bytes:
+    """The CLI's own command, without the blank that makes a prompt a text."""
+    content = f"/compact {' '.join(focus.split())}".strip()
+    return _line({"type": "user", "message": {"role": "user", "content": content}, "uuid": uuid})
+
+
 def sent_text(text: str) -> str:
     """A text that begins with a slash gets a space: else the CLI executes it, and the model never sees it."""
     return f" {text}" if text.startswith("/") else text

@@ -61,6 +61,7 @@ class Run(RunSummary):
     agent: str
     model: str | None
     prompt: str
+    typed: Annotated[str | None, Doc("What the user typed, if `prompt` is what it stood for")]
     prompt_turn_id: str
     answer_turn_id: str | None
     session_id: str | None

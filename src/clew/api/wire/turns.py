@@ -17,6 +17,9 @@ class Turn(Shape):
     position: int
     role: Literal["user", "assistant"]
     text: str
+    typed: Annotated[
+        str | None, Doc("What the user typed, if `text` is what it stood for: mentioned files, a command's text")
+    ]
     agent: str | None
     model: str | None
     partial: Annotated[bool, Doc("The answer was cut off")]
@@ -33,6 +36,11 @@ class Turn(Shape):
 
 class ArchivedTurns(Shape):
     archived: int
+
+
+class CompactedSession(Shape):
+    session_id: Annotated[str | None, Doc("Null: the next turn would resume no session, so nothing happened")]
+    is_compacted: Annotated[bool, Doc("False: the agent found too little in the session")]
 
 
 class OutsideTurn(Shape):

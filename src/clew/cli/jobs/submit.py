@@ -120,9 +120,9 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
       clew jobs submit --cwd ~/shop --key shop --checkpoint --deadline 18:30 - < task.md
       clew jobs submit --wait --json "Sum up CHANGELOG.md." | jq -r .result
     """
-    from clew.cli.ask import read_text
+    from clew.cli.ask import read_parts, typed_text
 
-    text = read_text(prompt, "prompt", "clew jobs submit")
+    typed, piped = read_parts(prompt, "prompt", "clew jobs submit")
     limits = _limits(options)
     delay_s = _duration("--delay", options.pop("delay"))
 
@@ -131,6 +131,8 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
         from clew.cli.foreground_run import note_context
         from clew.core.jobs.job import SUBMITTED
 
+        place = {name: options[name] for name in ("cwd", "agent", "trust")}
+        text = await typed_text(client, typed, piped, **place, permissions=options["permissions"] or "edits")
         asked = jobs.JobOptions(text, options.pop("cwd") or ".", limits=limits, delay_s=delay_s, **options)
         alive = await jobs.workers(client, SUBMITTED)
         if wait and not alive:  # if the agent is missing, this raises before a job is stored

@@ -159,24 +159,28 @@ def pair(
     if session is not None and session_file is not None:
         raise UsageError("--session and --session-file cannot be given together.", hint="Give one of them.")
     continues = resume or session is not None or session_file is not None
-    words = ""
+    typed, piped = "", ""
     if text is not None or not continues:
-        from clew.cli.ask import read_text
+        from clew.cli.ask import read_parts
 
         what, command = ("message", "clew pair --resume") if continues else ("task", "clew pair")
-        words = read_text(text, what, command)
+        typed, piped = read_parts(text, what, command)
     if fork_at is not None and (session_file is not None or not continues):
         raise UsageError("--fork-at-round needs --resume or --session.", hint="Try clew pair --help.")
     if continues and fork_at is None and options["name"] is not None:
         raise UsageError("--name is for a new pair.", hint="clew pair TASK --name NAME starts one.")
     if options["fresh_session"] and not continues:
         raise UsageError("--fresh-session is for a pair that continues.", hint="The sessions of a new pair are fresh.")
-    if not continues and not words.strip():
+    if not continues and not typed.strip():
         raise UsageError("There is no task.", hint="Give it as an argument, or continue a pair with --resume.")
 
     async def work(client: Client) -> int:
         from clew.api import pairs as surface
+        from clew.cli.ask import typed_text
 
+        place = {"agent": options["agent"], "permissions": options["permissions"] or "edits", "trust": "user"}
+        at = await surface.directory(client, cwd, session) if continues else cwd
+        words = await typed_text(client, typed, piped, cwd=at, **place)
         asked = surface.PairOptions(text=words, cwd=cwd, **options)
         selection = surface.PairSelection(session, session_file, fork_at) if continues else None
         return await _run(client, selection, asked, as_json=as_json)

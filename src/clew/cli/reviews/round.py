@@ -79,6 +79,9 @@ def start(
     async def work(client: Client) -> int:
         from clew.api import reviews
 
+        if options["focus"].strip():
+            place = {"cwd": cwd, "agent": options["agent"]}
+            options["focus"] = await client.expand(options["focus"], **place, permissions="read-only", trust="user")
         asked = reviews.ReviewOptions(cwd=cwd or ".", paths=paths, base=base, scope=scope, **options)
         return await _run_round(client, lambda: reviews.start(client, asked), as_json=as_json)
 
@@ -108,14 +111,17 @@ def follow(review_id: str, message: str | None, timeout: str | None, as_json: bo
       clew review follow latest - < reply.md
       clew review follow latest --model opus        a second opinion; opus is shown the rounds so far
     """
-    from clew.cli.ask import read_text
+    from clew.cli.ask import read_parts, typed_text
 
-    text = read_text(message, "message", "clew review follow ID") if message is not None else ""
+    typed, piped = read_parts(message, "message", "clew review follow ID") if message is not None else ("", "")
 
     async def work(client: Client) -> int:
         from clew.api.reviews import RoundOptions
 
         found_id = await client.reviews.resolve(review_id)
+        top = (await client.reviews.find(found_id)).review.top
+        place = {"cwd": top, "agent": options["agent"]}
+        text = await typed_text(client, typed, piped, **place, permissions="read-only", trust="user")
         asked = RoundOptions(message=text.strip(), **options)
         return await _run_round(client, lambda: client.reviews.follow(found_id, asked), as_json=as_json)
 

@@ -64,8 +64,8 @@ def edit(run_id: str, text: str) -> None:
         text = read_stdin("text", f"clew runs edit {run_id}")
 
     async def work(client: Client) -> None:
-        run = await client.edit_queued((await client.run(run_id)).id, text)
-        note(f"run {run.id[:SHORT_ID]} will ask: {one_line(run.prompt, PROMPT_CHARS)}")
+        run = await client.edit_queued((await client.run(run_id)).id, text, expand=True)
+        note(f"run {run.id[:SHORT_ID]} will ask: {one_line(run.shown, PROMPT_CHARS)}")
 
     with_client(work)
 
@@ -93,7 +93,7 @@ async def send(client: Client, run_id: str) -> None:
     """
     run = await client.send_queued((await client.run(run_id)).id)
     when = "starts" if run.owner is not None else "starts with the next clew serve"
-    note(f"run {run.id[:SHORT_ID]} {when}: {one_line(run.prompt, PROMPT_CHARS)}")
+    note(f"run {run.id[:SHORT_ID]} {when}: {one_line(run.shown, PROMPT_CHARS)}")
 
 
 async def active_runs(client: Client, thread: str | None) -> list[Run]:

@@ -109,7 +109,7 @@ def _row(run: Run, asks: bool, gone: bool) -> list[str]:
     session = _session_label(run)
     status = state_labels.run_label(run, asks=asks, gone=gone)
     cost = price(run.cost_usd, used=run.usage != NO_USAGE)
-    return [status, _began(run), session, cost, one_line(run.prompt, 40)]
+    return [status, _began(run), session, cost, one_line(run.shown, 40)]
 
 
 def _session_label(run: Run) -> str:
@@ -139,6 +139,7 @@ def _run_object(run: Run, belonging: RunBelonging, asked: list[Question], gone: 
         "agent": run.agent,
         "model": run.model,
         "prompt": run.prompt,
+        "typed": run.typed,
         "prompt_turn_id": run.prompt_turn_id,
         "answer_turn_id": run.answer_turn_id,
         "session_id": run.session_id,
@@ -193,7 +194,7 @@ def _details(run: Run, belonging: RunBelonging, asks: bool, gone: bool) -> list[
         ("thread", belonging.thread),
         ("kind", belonging.kind),
         ("belongs to", _item_words(belonging)),
-        ("prompt", one_line(run.prompt, SHOWN_CHARS)),
+        ("prompt", one_line(run.shown, SHOWN_CHARS)),
         ("agent", agent_words(run.agent, run.model)),
         ("status", f"{state_labels.run_label(run, asks=asks, gone=gone)}{lasted(run.started_at, run.ended_at)}"),
         ("error", one_line(run.error or "", SHOWN_CHARS)),

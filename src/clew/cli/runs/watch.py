@@ -64,7 +64,7 @@ async def _watch(client: Client, run: Run, *, as_json: bool) -> int:
     display = RunDisplay(run.agent, as_json=as_json)
     if not as_json:
         name = (await client.find(run.thread_id)).name
-        note(f"run {short} of {name}: {one_line(run.prompt, PROMPT_CHARS)}")
+        note(f"run {short} of {name}: {one_line(run.shown, PROMPT_CHARS)}")
     if run.status in LIVE and run.owner is None and not _is_served(client):
         note("no process is running it: it continues with the next clew serve")
     if run.status in LIVE and not as_json:

@@ -98,7 +98,7 @@ async def show(client: Client, name: str, as_json: bool) -> None:
     short = short_ids(turn.id for turn in turns)
     unanswered = _unanswered(turns, await client.runs(thread=thread, limit=ALL_ROWS))
     for number, turn in enumerate(turns, start=1):
-        say(f"\n{_turn_heading(number, turn, short[turn.id])}\n{for_terminal(turn.text)}")
+        say(f"\n{_turn_heading(number, turn, short[turn.id])}\n{for_terminal(turn.shown)}")
         if turn.id in unanswered:
             say(f"(no answer{unanswered[turn.id]})")
     say()
@@ -134,7 +134,7 @@ def edit(name: str, turn_id: str, text: str, dry_run: bool) -> None:
         if dry_run:
             await _say_before(thread, turn_id, "edit")
             return
-        turn = await thread.edit(turn_id, text)
+        turn = await thread.edit(turn_id, text, expand=True)
         turns = await thread.turns()
         note(f"edited {_turn_words(turns, turn.id)} of {thread.name}; the old text is kept")
         note(await thread.session_words(before=_place(turns, turn.id)))
@@ -274,6 +274,7 @@ def _turn_object(number: int, turn: Turn) -> dict[str, Any]:
         "agent": turn.agent,
         "model": turn.model,
         "text": turn.text,
+        "typed": turn.typed,
         "partial": turn.partial,
         "outside": turn.outside,
         "revision": turn.revision,

@@ -32,6 +32,14 @@ class TerminalInput:
         except OSError:
             return None
 
+    @classmethod
+    def is_there(cls) -> bool:
+        """Whether there is a terminal, and so a person to ask."""
+        found = cls.find()
+        if found is not None:
+            found.close()
+        return found is not None
+
     def close(self) -> None:
         if self._own:
             os.close(self._handle)

@@ -29,7 +29,7 @@ class Upcoming(Record):
     outside: Synced  # what `threads sync` would bring in
 
     def lines(self) -> list[str]:
-        lines = [f"queued: {run.id[:SHORT_ID]}  {one_line(run.prompt, PROMPT_CHARS)}" for run in self.queued]
+        lines = [f"queued: {run.id[:SHORT_ID]}  {one_line(run.shown, PROMPT_CHARS)}" for run in self.queued]
         for question in self.questions:
             how = agent_questions.how_to_answer(question, several=len(self.questions) > 1)
             lines += ["asked:", *(f"  {line}" for line in agent_questions.question_lines(question)), f"  ({how})"]

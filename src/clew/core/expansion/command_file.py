@@ -1,7 +1,7 @@
 """The file of a slash command or a skill: its frontmatter, its arguments and its shell blocks.
 
-The rules are those of the plain CLIs. For Claude's files (measured): `$ARGUMENTS` is everything after the name, `$0` and
-`$ARGUMENTS[0]` are the first word, names that the frontmatter lists under `arguments` stand for the words in their
+The rules are those of the plain CLIs. For Claude's files (measured): `$ARGUMENTS` is everything after the name, `$0`
+and `$ARGUMENTS[0]` are the first word, names that the frontmatter lists under `arguments` stand for the words in their
 order, a word that is missing leaves its placeholder, a backslash keeps a placeholder, and arguments that no placeholder
 takes are appended. For Codex's prompts: `$1` is the first word, `$NAME` is what `NAME=value` gives, `$$` is a dollar.
 """

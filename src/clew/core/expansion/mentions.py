@@ -16,7 +16,7 @@ _MENTION = re.compile(
     r'(?<!\S)@(?:"(?P<quoted>[^"\n]+)"(?P<range>#L\d{1,9}(?:-L?\d{1,9})?)?|(?P<bare>[^\s"@`][^\s"`]*))'
 )
 _LINES = re.compile(r"#L(\d{1,9})(?:-L?(\d{1,9}))?\Z")
-_FENCE = re.compile(r"(?m)^ {0,3}(`{3,}|~{3,})[^\n]*(?:\n|\Z)")
+_FENCE = re.compile(r"(?m)^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,})[^\n]*(?:\n|\Z)")
 _TICKS_OR_GAP = re.compile(r"`+|\n[^\S\n]*\n")  # a blank line ends a paragraph
 _AFTER = ".,:;!?)]}>'*"  # punctuation that ends a sentence, not a path
 
@@ -52,12 +52,12 @@ def _candidates(match: re.Match[str]) -> Iterator[FilePart]:
         yield _part(quoted + (match["range"] or "")) if match["range"] else FilePart(quoted)
         return
     written = match["bare"]
-    for text in (written, written.rstrip(_AFTER)):
-        if not text:
-            return
-        yield FilePart(text)
-        if "#" in text:
-            yield _part(text)
+    trimmed = written.rstrip(_AFTER)
+    yield FilePart(written)
+    if trimmed:
+        yield FilePart(trimmed)
+    if "#" in trimmed:
+        yield _part(trimmed)
 
 
 def _part(text: str) -> FilePart:

@@ -26,6 +26,9 @@ class TurnOptions(Record):
     person: Person | None = None  # answers the agent's questions; None: no person is there
     new_run_id: str | None = None  # the id for the new run; None: a random one
     lasting: bool = False  # a daemon's run: while queued it outlives the process; anyone may answer its questions
+    expand: bool = False  # the user typed this prompt: `@path` and `/command` in it stand for files
+    known: str = ""  # a text that the prompt repeats and the user did not type: what it mentions is not expanded
+    attached: str = ""  # data that was piped in beside the prompt: sent after it as it is, never expanded
 
 
 NO_OPTIONS = TurnOptions()
@@ -44,3 +47,6 @@ class TurnKeywords(TypedDict, total=False):
     person: Person | None
     new_run_id: str | None
     lasting: bool
+    expand: bool
+    known: str
+    attached: str

@@ -123,9 +123,15 @@ class Run(Record):
     outside: bool = False  # no run of Clew's: the turn was made in the agent's own CLI, and was brought in
     rewound_to: int | None = None  # the session was rewound: the number of the last turn that its copy held
     rewound_to_turn_id: TurnId | None = None  # that turn
+    typed: str | None = None  # what the user typed, if `prompt` is what it stood for; only for display
     created_at: float = 0.0
     started_at: float | None = None
     ended_at: float | None = None
+
+    @property
+    def shown(self) -> str:
+        """The prompt for a person."""
+        return self.prompt if self.typed is None else self.typed
 
 
 class Attempt(Record):

@@ -395,4 +395,5 @@ def prompt_turn(run: Run, at: float) -> Turn:
         model=run.model,
         run_id=run.id,
         created_at=at,
+        typed=run.typed,
     )

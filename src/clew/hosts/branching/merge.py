@@ -161,7 +161,7 @@ def merged_turns(engine: Engine, sources: MergeSources, edits: tuple[Edits, Edit
     told = brief(*sides, common, files, mark, f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M} UTC")
     turns = [
         *ours[:common],
-        *(turn.replace(text=attributed(turn, side.thread, mark)) for side in sides for turn in side.turns),
+        *(turn.replace(text=attributed(turn, side.thread, mark), typed=None) for side in sides for turn in side.turns),
         Turn(TurnId(""), Role.USER, told, thread.agent, thread.model, created_at=now),
     ]
     return MergedTurns(tuple(_copied(turn, new_id) for turn in turns), common, files, mark)

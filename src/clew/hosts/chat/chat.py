@@ -16,7 +16,7 @@ from clew.core.ids import SessionId, ThreadId
 from clew.core.outcome import Outcome
 from clew.core.pins import Pin
 from clew.core.record import Record, replace
-from clew.core.runs.options import NO_OPTIONS, TurnOptions
+from clew.core.runs.options import NO_OPTIONS, Person, TurnOptions
 from clew.core.runs.question import QuestionState
 from clew.core.runs.run import Run, RunStatus
 from clew.core.session import SessionState
@@ -32,10 +32,11 @@ from clew.store.store import Store
 
 if TYPE_CHECKING:
     from clew.core.explanation import Explanation
+    from clew.engine.sessions.compaction import Compacted
     from clew.hosts.chat.preview import Preview
     from clew.hosts.chat.questions import OpenQuestions
     from clew.hosts.chat.queued import QueuedPrompts
-    from clew.hosts.expansion.expansion import Expansion
+    from clew.hosts.expansion.expansion import Expanded, Expansion
 
 T = TypeVar("T")
 RUNS_READ = 1000  # how many of the newest runs are read: more than a thread ever has queued
@@ -92,7 +93,7 @@ class Chat:
     def queued(self) -> QueuedPrompts:
         from clew.hosts.chat.queued import QueuedPrompts
 
-        return QueuedPrompts(self._engine)
+        return QueuedPrompts(self._engine, self.expansion)
 
     @cached_property
     def expansion(self) -> Expansion:
@@ -177,8 +178,41 @@ class Chat:
         """Asks the thread's agent, or another one for this turn."""
         check_prompt(text)
         check_dir(thread)
+        expanded = await self._expanded(thread, text, options)
         thread = await self._instructed(thread, options.instructions)
-        return await self._engine.start(TurnRequest(thread, text, options, standing=thread.standing))
+        return await self._engine.start(
+            TurnRequest(
+                thread,
+                expanded.text,
+                options,
+                typed=expanded.typed,
+                standing=thread.standing,
+                allowed_tools=expanded.allowed_tools,
+            )
+        )
+
+    async def _expanded(
+        self, thread: Thread, text: str, options: TurnOptions, *, dry_run: bool = False, asks: bool = False
+    ) -> Expanded:
+        """What is stored and sent for a prompt: see `Expansion.expand`. What was piped in follows as it is."""
+        from clew.hosts.expansion.expansion import Expanded, place_of
+
+        expanded = Expanded(text)
+        if options.expand:
+            place = place_of(thread, options.agent)
+            expanded = await self.expansion.expand(
+                text, place, options.person, known=options.known, dry_run=dry_run, asks=asks
+            )
+        if options.attached:
+            expanded = replace(expanded, text=f"{expanded.text}\n{options.attached}")
+        check_prompt(expanded.text)
+        return expanded
+
+    async def check_new(self, new: NewThread, text: str, options: TurnOptions, *, name: str | None, asks: bool) -> None:
+        """Raises what `ask` would raise about this prompt in a new thread, as far as that can be known without running
+        a command or asking anybody. `asks`: whether there is a person to ask."""
+        check_prompt(text)
+        await self._expanded(self._record(new, name, text), text, options, dry_run=True, asks=asks)
 
     async def continue_after_limit(self, thread: Thread, limited: str, options: TurnOptions = NO_OPTIONS) -> LiveTurn:
         """Continues a run that met the account's usage limit, in its session, as soon as the limit has reset.
@@ -232,14 +266,40 @@ class Chat:
             lambda store: store.threads.update(thread.id, at=now, standing=instructions or None)
         )
 
-    async def edit(self, thread: Thread, turn_id: str, text: str) -> Turn:
-        """Replaces the text of a turn. The old text is kept, and later turns stay."""
+    async def edit(
+        self, thread: Thread, turn_id: str, text: str, *, expand: bool = False, person: Person | None = None
+    ) -> Turn:
+        """Replaces the text of a turn. The old text is kept, and later turns stay. `expand`: see `TurnOptions`.
+
+        Of a turn that the user did not type, what was in it before is not expanded.
+        """
         turn = await self._turn(thread, turn_id)
         check_prompt(text)
-        now = self._engine.context.clock()
-        if text == turn.text:
+        if text == turn.shown:
             return turn
-        return await self._store.call(lambda store: store.turns.edit(turn.id, text, now))
+        typed = None
+        if expand and turn.role is Role.USER:
+            from clew.hosts.expansion.expansion import place_of
+
+            old = turn.text if turn.typed is None else ""
+            expanded = await self.expansion.expand(text, place_of(thread, turn.agent), person, known=old)
+            text, typed = expanded.text, expanded.typed
+            check_prompt(text)
+        now = self._engine.context.clock()
+        return await self._store.call(lambda store: store.turns.edit(turn.id, text, now, typed))
+
+    async def clear(self, thread: Thread) -> int:
+        """Archives all turns: the next one begins with an empty history. Returns how many."""
+        if (hint := kind_of(thread).continued_by) is not None:
+            raise UsageError(f"{thread.name} is the thread of a {thread.kind}: it cannot be cleared.", hint=hint)
+        history = await self.history(thread)
+        return await self.truncate(thread, history[0].id) if history else 0
+
+    async def compact(self, thread: Thread, focus: str = "") -> Compacted:
+        """Lets the agent replace what its session holds by a summary. The turns of the thread stay as they are."""
+        check_dir(thread)
+        await self._engine.recover()
+        return await self._engine.compact(thread, focus)
 
     async def truncate(self, thread: Thread, turn_id: str) -> int:
         """Archives that turn and all after it. Returns how many."""
@@ -346,6 +406,7 @@ class Chat:
         if text is not None:
             check_prompt(text)
             check_dir(thread)
+            text = (await self._expanded(thread, text, options, dry_run=True, asks=not options.lasting)).text
         standing = thread.standing if options.instructions is None else options.instructions or None
         explained = await self._engine.explain(TurnRequest(thread, text or "", options, standing=standing))
         return explained if text is not None else replace(explained, prompt=None)
@@ -379,11 +440,11 @@ class Chat:
             held = live_lease(store, thread_key(thread.id), context)
             holder = held.run_id if held is not None else None
             begun = store.runs.newest(thread_id=thread.id, statuses=[RunStatus.RUNNING, RunStatus.WAITING], limit=1)
-            if holder is not None or begun:
+            if held is not None or begun:
                 raise Busy(
                     f"A run is in progress in {thread.name}.",
                     hint="Wait for it, or stop it with clew runs cancel.",
-                    run_id=holder or begun[0].id,
+                    run_id=holder or (begun[0].id if begun else None),
                 )
             return work(store, context.clock())
 

@@ -134,7 +134,7 @@ def retry_request(thread: Thread, turn: Turn, options: TurnOptions) -> TurnReque
     agent = options.agent or turn.agent or thread.agent
     model = options.model or (turn.model if turn.agent == agent else None)
     options = replace(options, agent=agent, model=model)
-    return TurnRequest(thread, turn.text, options, standing=thread.standing, retry_of=turn.id)
+    return TurnRequest(thread, turn.text, options, typed=turn.typed, standing=thread.standing, retry_of=turn.id)
 
 
 def _turns(count: int) -> str:

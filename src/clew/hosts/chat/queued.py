@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 
 from clew.core.ids import RunId
+from clew.core.runs.options import Person
 from clew.core.runs.run import Run, RunStatus
+from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.errors import Conflict
+from clew.hosts.expansion.expansion import Expanded, Expansion, place_of
 from clew.hosts.validation import check_prompt
 from clew.store.store import Store
 
@@ -17,17 +20,27 @@ REMOVED_S = 10.0  # how long a removal waits for the process that has the run
 
 
 class QueuedPrompts:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, expansion: Expansion) -> None:
         self._engine = engine
+        self._expansion = expansion
 
-    async def edit(self, run_id: str, prompt: str) -> Run:
-        """Changes the prompt of a run that has not started. Raises Conflict if it has started."""
+    async def edit(self, run_id: str, prompt: str, *, expand: bool = False, person: Person | None = None) -> Run:
+        """Changes the prompt of a run that has not started. Raises Conflict if it has started.
+
+        `expand`: see `TurnOptions`. Tools that a command's file allows are not allowed in this run.
+        """
         check_prompt(prompt)
+        expanded = Expanded(prompt)
+        if expand:
+            run, thread = await self._engine.store.call(lambda store: _run_in_thread(store, run_id))
+            old = run.prompt if run.typed is None else ""
+            expanded = await self._expansion.expand(prompt, place_of(thread, run.agent), person, known=old)
+            check_prompt(expanded.text)
 
         def edit(store: Store) -> Run:
             if store.runs.require(run_id).asked.retry_of is not None:
                 raise Conflict("The run asks an earlier turn again.", hint="Edit that turn instead.")
-            return store.runs.edit_prompt(run_id, prompt)
+            return store.runs.edit_prompt(run_id, expanded.text, expanded.typed)
 
         return await self._engine.store.atomically(edit)
 
@@ -49,3 +62,8 @@ class QueuedPrompts:
             async with asyncio.timeout(REMOVED_S):
                 while await self._engine.store.call(status) is RunStatus.QUEUED:  # noqa: ASYNC110 - of any process
                     await asyncio.sleep(POLL_S)
+
+
+def _run_in_thread(store: Store, run_id: str) -> tuple[Run, Thread]:
+    run = store.runs.require(run_id)
+    return run, store.threads.require_by_id(run.thread_id)

@@ -64,16 +64,29 @@ class Expansion:
         return await asyncio.to_thread(completion.files, existing_dir(cwd), prefix, limit)
 
     async def expand(
-        self, text: str, place: PromptPlace, person: Person | None = None, *, dry_run: bool = False, asks: bool = False
+        self,
+        text: str,
+        place: PromptPlace,
+        person: Person | None = None,
+        *,
+        known: str = "",
+        dry_run: bool = False,
+        asks: bool = False,
     ) -> Expanded:
         """Raises UsageError for a command that Clew does not carry out, and for what may not be read or run.
 
-        `person` is asked about files outside the work directory. `dry_run`: runs no command and asks nobody; then
-        `asks` says whether there would be a person.
+        `person` is asked about files outside the work directory. `known` is a text that the user changed and that
+        somebody else may have written: what it mentions is not expanded. `dry_run`: runs no command and asks nobody;
+        then `asks` says whether there would be a person.
         """
-        command = await self._command(text, place, dry_run=dry_run)
+        is_known = bool(known) and invocation_in(text) == invocation_in(known)
+        command = None if is_known else await self._command(text, place, dry_run=dry_run)
         if command is None:
-            written, mentions, tools = text, mentions_in(text), NO_TOOLS
+            old = {part.path for mention in mentions_in(known) for part in mention.candidates}
+            written, tools = text, NO_TOOLS
+            mentions = tuple(
+                each for each in mentions_in(text) if not any(part.path in old for part in each.candidates)
+            )
         else:
             written, mentions, tools = command
         files = await self._files(mentions, place)

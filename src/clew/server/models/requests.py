@@ -40,6 +40,9 @@ Cwd = Annotated[
     Field(min_length=1, max_length=4096, description="An existing directory, absolute or from ~"),
 ]
 Id = Annotated[str, Field(min_length=1, max_length=200)]
+EXPAND = Field(
+    None, description="The user typed this: `@path` and `/command` in it stand for files, which are read now"
+)
 FORCE_FRESH = Field(None, description="Send the whole transcript to a new session")
 
 
@@ -79,18 +82,28 @@ class NewRun(RequestModel):
     instructions: Instructions | None = None
     force_fresh_session: bool | None = FORCE_FRESH
     timeout_s: float | None = Field(None, gt=0, le=1e9, allow_inf_nan=False, description="How long the run may take")
+    expand: bool | None = EXPAND
+    known: UnicodeText | None = Field(
+        None, description="A text in the prompt that the user did not type: what it mentions is not expanded"
+    )
 
 
 class RunChange(RequestModel):
     prompt: Prompt
+    expand: bool | None = EXPAND
 
 
 class TurnChange(RequestModel):
     text: Prompt
+    expand: bool | None = EXPAND
 
 
 class TurnReference(RequestModel):
     turn: Id = Field(description="The id of a turn")
+
+
+class Compaction(RequestModel):
+    focus: UnicodeText | None = Field(None, max_length=10_000, description="What the summary keeps above all")
 
 
 class ForkRequest(RequestModel):

@@ -52,7 +52,7 @@ async def show(run_id: RunId, client: TheClient) -> Response:
 @takes_long_text
 async def edit(run_id: RunId, body: requests.RunChange, client: TheClient) -> Response:
     """Changes the prompt of a queued run; 409 once it has started."""
-    run = await client.edit_queued(run_id, body.prompt)
+    run = await client.edit_queued(run_id, body.prompt, expand=bool(body.expand))
     return json_response(wire.run(await client.views.run(run.id)).to_json())
 
 

@@ -12,7 +12,7 @@ from clew.api.client import Client
 from clew.api.wire import threads as wire
 from clew.api.wire.explanations import Explanation, SessionPreview, explanation, session_preview
 from clew.api.wire.runs import Run
-from clew.api.wire.turns import ArchivedTurns, SyncedThread, Turn, synced_thread
+from clew.api.wire.turns import ArchivedTurns, CompactedSession, SyncedThread, Turn, synced_thread
 from clew.api.wire.turns import turn as turn_shape
 from clew.core.thread import KINDS
 from clew.server.access import TheClient, TheShared, ThreadName, TurnId
@@ -141,6 +141,9 @@ async def explain(name: ThreadName, body: requests.NewRun, shared: TheShared) ->
         model=body.model,
         instructions=body.instructions,
         fresh_session=bool(body.force_fresh_session),
+        expand=bool(body.expand),
+        known=body.known or "",
+        lasting=True,
     )
     return json_response(explanation(told).to_json())
 
@@ -174,9 +177,9 @@ async def fork(name: ThreadName, body: requests.ForkRequest, client: TheClient) 
 @router.patch("/{thread}/turns/{turn}", response_model=Turn, responses=fails(404, 409), tags=["turns"])
 @takes_long_text
 async def edit(name: ThreadName, turn: TurnId, body: requests.TurnChange, client: TheClient) -> Response:
-    """Edits a turn. The old text is kept, and later turns stay."""
+    """Edits a turn. The old text is kept, and later turns stay. `expand` is for a prompt that the user types anew."""
     thread = await client.find(name)
-    edited = await thread.edit(turn, body.text)
+    edited = await thread.edit(turn, body.text, expand=bool(body.expand))
     return json_response(turn_shape(await client.views.turn(thread, edited.id)).to_json())
 
 
@@ -184,6 +187,20 @@ async def edit(name: ThreadName, turn: TurnId, body: requests.TurnChange, client
 async def truncate(name: ThreadName, body: requests.TurnReference, client: TheClient) -> Response:
     """Archives that turn and all after it."""
     return json_response(ArchivedTurns(await (await client.find(name)).truncate(body.turn)).to_json())
+
+
+@router.post("/{thread}/clear", response_model=ArchivedTurns, responses=fails(404, 409), tags=["turns"])
+async def clear(name: ThreadName, client: TheClient) -> Response:
+    """Archives all turns: the next prompt begins with an empty history."""
+    return json_response(ArchivedTurns(await (await client.find(name)).clear()).to_json())
+
+
+@router.post("/{thread}/compact", response_model=CompactedSession, responses=fails(404, 409), tags=["threads"])
+async def compact(name: ThreadName, body: requests.Compaction, shared: TheShared) -> Response:
+    """Lets the agent replace what its session holds by a summary, which can take minutes. The turns stay. 409 while a
+    run is live."""
+    thread = await shared.ready_thread(name)
+    return json_response(CompactedSession.of(await thread.compact(body.focus or "")).to_json())
 
 
 @router.post("/{thread}/retry", status_code=202, response_model=Run, responses=fails(404, 409), tags=["turns", "runs"])
@@ -220,5 +237,7 @@ async def ask(name: ThreadName, body: requests.NewRun, shared: TheShared, creati
         timeout_s=body.timeout_s,
         new_run_id=creation.id,
         lasting=True,
+        expand=bool(body.expand),
+        known=body.known or "",
     )
     return await accepted(shared.client, run.id)

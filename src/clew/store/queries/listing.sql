@@ -5,7 +5,7 @@ SELECT threads.*, threads.spent_usd AS total_usd,
     (SELECT COUNT(*) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL) AS turn_count,
     (SELECT COUNT(*) FROM questions WHERE questions.state = 'open' AND questions.thread_id = threads.id
         AND questions.reply IS NULL) AS question_count,
-    (SELECT substr(turns.text, 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
+    (SELECT substr(COALESCE(turns.typed, turns.text), 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
         ORDER BY turns.position DESC LIMIT 1) AS last_text
 FROM threads
 WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
@@ -25,7 +25,7 @@ SELECT threads.*, threads.spent_usd AS total_usd,
     (SELECT COUNT(*) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL) AS turn_count,
     (SELECT COUNT(*) FROM questions WHERE questions.state = 'open' AND questions.thread_id = threads.id
         AND questions.reply IS NULL) AS question_count,
-    (SELECT substr(turns.text, 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
+    (SELECT substr(COALESCE(turns.typed, turns.text), 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
         ORDER BY turns.position DESC LIMIT 1) AS last_text
 FROM threads
 WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)
@@ -45,7 +45,7 @@ SELECT threads.*, threads.spent_usd AS total_usd,
     (SELECT COUNT(*) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL) AS turn_count,
     (SELECT COUNT(*) FROM questions WHERE questions.state = 'open' AND questions.thread_id = threads.id
         AND questions.reply IS NULL) AS question_count,
-    (SELECT substr(turns.text, 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
+    (SELECT substr(COALESCE(turns.typed, turns.text), 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
         ORDER BY turns.position DESC LIMIT 1) AS last_text
 FROM threads
 WHERE (CAST(:kind AS TEXT) IS NULL OR threads.kind = :kind)

@@ -4,18 +4,19 @@ INSERT INTO runs (id, thread_id, position, prompt_turn_id, prompt, agent, model,
     owner_started, answer_turn_id, session_id, session_resumed, reason, fallback, outcome, error, input_tokens, output_tokens,
     cache_read_input_tokens, cache_creation_input_tokens, cost_usd, prompt_chars, transcript_chars, estimate_usd,
     estimate_new_tokens, plain_resume_usd, context_tokens, plain_context_tokens, resets_at, cancel_requested,
-    created_at, started_at, ended_at, asked, job_id, outside, rewound_to, rewound_to_turn_id)
+    created_at, started_at, ended_at, asked, job_id, outside, rewound_to, rewound_to_turn_id,
+    typed)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM runs WHERE thread_id = :thread_id),
     :prompt_turn_id, :prompt, :agent, :model, :status, :owner_host, :owner_pid, :owner_started,
     :answer_turn_id, :session_id, :session_resumed, :reason, :fallback, :outcome, :error, :input_tokens, :output_tokens,
     :cache_read_input_tokens, :cache_creation_input_tokens, :cost_usd, :prompt_chars, :transcript_chars, :estimate_usd,
     :estimate_new_tokens, :plain_resume_usd, :context_tokens, :plain_context_tokens, :resets_at, :cancel_requested,
     :created_at, :started_at, :ended_at, :asked, :job_id, :outside, :rewound_to,
-    :rewound_to_turn_id);
+    :rewound_to_turn_id, :typed);
 
 -- name: write_run
 -- locks: run :id
--- All columns except the run's thread, job, prompt and `outside`, which are fixed.
+-- All columns except the run's thread, job, prompt (as it is sent and as it was typed) and `outside`, which are fixed.
 UPDATE runs SET agent = :agent, model = :model, status = :status,
     owner_host = :owner_host, owner_pid = :owner_pid, owner_started = :owner_started, answer_turn_id = :answer_turn_id,
     session_id = :session_id, session_resumed = :session_resumed, reason = :reason, fallback = :fallback,
@@ -60,7 +61,7 @@ SELECT * FROM runs WHERE job_id = :job_id ORDER BY created_at, position;
 -- name: edit_prompt
 -- locks: run :id
 -- Only while the run is queued: once it has started, the prompt is a turn.
-UPDATE runs SET prompt = :prompt WHERE id = :id AND status = 'queued';
+UPDATE runs SET prompt = :prompt, typed = :typed WHERE id = :id AND status = 'queued';
 
 -- name: claim_run
 -- locks: run :id

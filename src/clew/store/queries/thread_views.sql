@@ -5,7 +5,7 @@ SELECT threads.*,
     (SELECT COALESCE(SUM(runs.cost_usd), 0.0) FROM runs WHERE runs.thread_id = threads.id) AS total_usd,
     (SELECT COUNT(*) FROM questions WHERE questions.state = 'open' AND questions.thread_id = threads.id
         AND questions.reply IS NULL) AS question_count,
-    (SELECT substr(turns.text, 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
+    (SELECT substr(COALESCE(turns.typed, turns.text), 1, 200) FROM turns WHERE turns.thread_id = threads.id AND turns.archived_at IS NULL
         ORDER BY turns.position DESC LIMIT 1) AS last_text
 FROM threads
 WHERE (CAST(:id AS TEXT) IS NULL OR threads.id = :id)

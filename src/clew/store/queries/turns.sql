@@ -2,16 +2,16 @@
 -- locks: thread :thread_id
 -- The thread is locked, so the next position cannot be taken twice.
 INSERT INTO turns (id, thread_id, position, role, text, agent, model, partial, message_id, run_id, revision, created_at,
-    outside)
+    outside, typed)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM turns WHERE thread_id = :thread_id),
-    :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision, :created_at, :outside);
+    :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision, :created_at, :outside, :typed);
 
 -- name: insert_turn_at
 -- locks: thread :thread_id
 INSERT INTO turns (id, thread_id, position, role, text, agent, model, partial, message_id, run_id, revision, created_at,
-    outside)
+    outside, typed)
 VALUES (:id, :thread_id, :position, :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision,
-    :created_at, :outside);
+    :created_at, :outside, :typed);
 
 -- name: make_room
 -- locks: thread :thread_id
@@ -40,7 +40,7 @@ SELECT id, revision, text, CAST(:at AS DOUBLE PRECISION) FROM turns WHERE id = :
 
 -- name: edit_turn
 -- locks: turn :id
-UPDATE turns SET text = :text, revision = revision + 1 WHERE id = :id;
+UPDATE turns SET text = :text, typed = :typed, revision = revision + 1 WHERE id = :id;
 
 -- name: archive_turns
 -- locks: thread :thread_id

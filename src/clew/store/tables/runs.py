@@ -59,7 +59,7 @@ class RunTable(Table):
 
     def update(self, run_id: str, **changes: Any) -> Run:
         """Changes fields of the record. Raises IllegalStatus for a status that cannot follow the stored one."""
-        if changes.keys() & {"id", "thread_id", "job_id", "prompt_turn_id", "prompt"}:
+        if changes.keys() & {"id", "thread_id", "job_id", "prompt_turn_id", "prompt", "typed"}:
             raise TypeError("a run's thread, job and prompt are fixed")
         with self._database.transaction():
             stored = self.require(run_id)
@@ -70,11 +70,11 @@ class RunTable(Table):
             self._versions.changed(stored.thread_id)
         return changed
 
-    def edit_prompt(self, run_id: str, prompt: str) -> Run:
+    def edit_prompt(self, run_id: str, prompt: str, typed: str | None = None) -> Run:
         """Gives another prompt to a run that has not started. Raises Conflict if it has."""
         with self._database.transaction():
             run = self.require(run_id)
-            if not self._database.do("edit_prompt", id=run_id, prompt=prompt):
+            if not self._database.do("edit_prompt", id=run_id, prompt=prompt, typed=typed):
                 raise Conflict(f"The run has started: it is {run.status}.", hint="Edit its turn, or ask again.")
             self._versions.changed(run.thread_id)
             return self.require(run_id)

@@ -54,12 +54,15 @@ class TurnTable(Table):
         self._database.do("take_room", thread_id=thread_id)
         self._database.do("insert_turn_at", thread_id=thread_id, position=row["position"], **flat(turn))
 
-    def edit(self, turn_id: str, text: str, at: float) -> Turn:
-        """Replaces the turn's text; the old text is kept as a revision. Later turns stay."""
+    def edit(self, turn_id: str, text: str, at: float, typed: str | None = None) -> Turn:
+        """Replaces the turn's text; the old text is kept as a revision. Later turns stay.
+
+        `typed`: what the user typed, if the text is what it stood for.
+        """
         with self._database.transaction():
             row = self._standing_turn(turn_id)
             self._database.do("keep_revision", id=turn_id, at=at)
-            self._database.do("edit_turn", id=turn_id, text=text)
+            self._database.do("edit_turn", id=turn_id, text=text, typed=typed)
             self._database.do("touch_thread", id=row["thread_id"], at=at)
             self._versions.changed(row["thread_id"])
             return turn_from(self._turn_row(turn_id))

@@ -50,6 +50,7 @@ class RunContract:
             outside=True,
             rewound_to=4,
             rewound_to_turn_id="turn-4",
+            typed="what was typed",
             created_at=1.0,
             started_at=2.0,
         )

@@ -140,7 +140,7 @@ class ThreadContract:
 class TurnContract:
     def test_turns_are_read_back_in_order_and_unchanged(self, store: Store) -> None:
         store.threads.create(a_thread())
-        user = a_turn("turn-b")
+        user = replace(a_turn("turn-b"), typed="what was typed")
         answer = a_turn("turn-a", "hi", Role.ASSISTANT, agent="claude", model="opus", partial=True, message_id="m")
         answer = replace(answer, run_id=RunId("run-1"), outside=True)
         store.turns.add("thread-1", user)
@@ -187,7 +187,8 @@ class TurnContract:
         store.turns.add("thread-1", a_turn("turn-1", "one"))
         store.turns.add("thread-1", a_turn("turn-2", "later"))
         assert store.turns.edit("turn-1", "two", 20.0) == a_turn("turn-1", "two", revision=1)
-        assert store.turns.edit("turn-1", "three", 30.0).revision == 2
+        assert store.turns.edit("turn-1", "three", 30.0, "typed").revision == 2
+        assert [turn.typed for turn in store.turns.history("thread-1")] == ["typed", None]
         assert [(old.revision, old.text, old.replaced_at) for old in store.turns.revisions("turn-1")] == [
             (0, "one", 20.0),
             (1, "two", 30.0),

@@ -68,7 +68,8 @@ export const AnswerTurn = memo(({ thread, turn, number, warned, run, prompt, pro
           run={summary}
           hasAnswer={turn !== null}
           prompt={prompt?.id ?? null}
-          text={prompt?.text ?? run?.prompt ?? ""}
+          text={prompt?.typed ?? prompt?.text ?? run?.typed ?? run?.prompt ?? ""}
+          known={(prompt ? prompt.typed === null && prompt.text : run?.typed === null && run.prompt) || ""}
           place={last && !readOnly ? "last" : "read-only"}
         />
       )}

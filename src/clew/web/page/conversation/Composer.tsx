@@ -17,6 +17,9 @@ import { isNarrow } from "../ui/viewport.ts";
 /** An agent or model for the next turn only, because a run is active and the thread cannot be changed. */
 type Override = { agent?: string; model?: string };
 
+/** The prompt without blanks around it. A blank before a slash counts: it says that the prompt is no command. */
+const trimmed = (text: string): string => (/^\s+\//.test(text) ? ` ${text.trim()}` : text.trim());
+
 interface Props {
   thread: Thread;
   runs: readonly Run[];
@@ -39,6 +42,7 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
   const write = (next: string): void => {
     setText(next);
     draft.set(thread.id, next);
+    if (!next) draft.setKnown(thread.id, "");
   };
   useEffect(
     () =>
@@ -55,20 +59,21 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
   }, []);
 
   const send = async (): Promise<void> => {
-    const prompt = text.trim();
+    const prompt = trimmed(text);
     if (!prompt || sending) return;
     setSending(true);
-    const asked = await ask(thread.id, prompt, { fresh, ...override });
+    const asked = await ask(thread.id, prompt, { typed: true, known: draft.getKnown(thread.id), fresh, ...override });
     setSending(false);
     if (!asked) return;
-    if (area.current?.value.trim() === prompt) write("");
+    if (trimmed(area.current?.value ?? "") === prompt) write("");
     setFresh(false);
     setOverride({});
     onSent();
   };
   const explain = (): void => {
-    const how = { ...(fresh ? { force_fresh_session: true } : {}), ...override };
-    page.patch({ dialog: { is: "explain", thread: thread.id, ask: { prompt: text.trim(), ...how } } });
+    const typed = { expand: true, known: draft.getKnown(thread.id) };
+    const how = { ...typed, ...(fresh ? { force_fresh_session: true } : {}), ...override };
+    page.patch({ dialog: { is: "explain", thread: thread.id, ask: { prompt: trimmed(text), ...how } } });
   };
   const choose = async (part: Override): Promise<void> => {
     // Another agent has other models, so the model is reset to that agent's default.

@@ -179,7 +179,7 @@ function openQuestions(
 const PendingPrompt = ({ run }: { run: Run }) => (
   <article class="turn user pending" data-testid="turn-user" aria-label="You">
     <div class="bubble">
-      <div class="markdown plain">{visible(run.prompt)}</div>
+      <div class="markdown plain">{visible(run.typed ?? run.prompt)}</div>
     </div>
   </article>
 );

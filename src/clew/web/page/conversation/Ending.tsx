@@ -16,7 +16,8 @@ interface Props {
   run: RunSummary;
   hasAnswer: boolean; // an incomplete one, which is a turn
   prompt: string | null; // the id of the turn that was asked, if it is still there
-  text: string; // of the prompt
+  text: string; // of the prompt, as it was typed
+  known: string; // the part of it that the person may not have typed
   place: "last" | "middle" | "read-only"; // in the middle, later turns would be archived
   askAgainHere?: () => void; // shows first what would be archived
 }
@@ -94,7 +95,7 @@ export const ErrorOutput = ({ text }: { text: string }) =>
     </details>
   ) : null;
 
-function Remedies({ thread, run, hasAnswer, prompt, text, place, askAgainHere }: Props) {
+function Remedies({ thread, run, hasAnswer, prompt, text, known, place, askAgainHere }: Props) {
   const waits = useStore(daemon, (now) => now.conversation?.runs.some((each) => each.not_before && isActive(each.status)));
   if (place === "read-only") return null;
   const limited = run.error?.code === "usage_limit";
@@ -137,7 +138,7 @@ function Remedies({ thread, run, hasAnswer, prompt, text, place, askAgainHere }:
         </button>
       )}
       {(place === "middle" || !prompt) && text && (
-        <button type="button" data-testid="prompt-to-composer" onClick={() => refillComposer(thread, text)}>
+        <button type="button" data-testid="prompt-to-composer" onClick={() => refillComposer(thread, text, known)}>
           Copy the prompt to the composer
         </button>
       )}

@@ -44,7 +44,7 @@ function QueuedPrompt({ run, busy, sendable }: { run: Run; busy: boolean; sendab
     <div class="queued" data-testid="queued-item" data-state={run.held ? "held" : "queued"}>
       <span class="tag">{run.held ? "held" : run.not_before ? `waits until ${dateTime(run.not_before)}` : "queued"}</span>
       {text === null ? (
-        <span class="queued-text">{visible(run.prompt)}</span>
+        <span class="queued-text">{visible(run.typed ?? run.prompt)}</span>
       ) : (
         <textarea
           ref={focusOnMount}
@@ -79,7 +79,7 @@ function QueuedPrompt({ run, busy, sendable }: { run: Run; busy: boolean; sendab
                 <Send size={13} /> Send now
               </button>
             )}
-            <button class="quiet" type="button" data-testid="queued-edit" onClick={() => setText(run.prompt)}>
+            <button class="quiet" type="button" data-testid="queued-edit" onClick={() => setText(run.typed ?? run.prompt)}>
               <Pencil size={13} /> Edit
             </button>
             <button class="quiet" type="button" data-testid="queued-remove" onClick={() => void removeQueued(run)}>

@@ -17,7 +17,7 @@ export function Timeline({ turns, box }: { turns: readonly Turn[]; box: { curren
   return (
     <nav class="timeline" aria-label="Jump to a turn" data-testid="timeline">
       {prompts.slice(-MAX_TICKS).map((turn) => {
-        const start = visibleLine(turn.text, 80);
+        const start = visibleLine(turn.typed ?? turn.text, 80);
         return (
           <button key={turn.id} type="button" aria-label={`Go to: ${start}`} onClick={() => jump(turn.id)}>
             <span class="tick" aria-hidden="true" />

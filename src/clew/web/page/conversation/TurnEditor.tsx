@@ -24,7 +24,7 @@ export function useConsequence(thread: string, turn: string): SessionPreview["af
 
 export function TurnEditor({ thread, turn, busy }: { thread: string; turn: Turn; busy: boolean }) {
   const consequence = useConsequence(thread, turn.id);
-  const [text, setText] = useState(turn.text);
+  const [text, setText] = useState(turn.typed ?? turn.text);
   const [saving, setSaving] = useState(false);
   const area = useRef<HTMLTextAreaElement>(null);
   const close = (): void => page.patch({ editing: null });
@@ -36,7 +36,7 @@ export function TurnEditor({ thread, turn, busy }: { thread: string; turn: Turn;
   const save = async (again: boolean): Promise<void> => {
     if (!text.trim() || saving) return;
     setSaving(true);
-    const saved = text === turn.text || (await editTurn(thread, turn, text));
+    const saved = text === (turn.typed ?? turn.text) || (await editTurn(thread, turn, text));
     if (saved && again) await retry(thread, turn.id);
     setSaving(false);
     if (saved) close();

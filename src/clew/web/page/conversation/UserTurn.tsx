@@ -38,7 +38,7 @@ export const UserTurn = memo(({ thread, turn, number, unanswered, laterTurns, bu
   return (
     <article class="turn user" data-testid="turn-user" data-turn={turn.id} aria-label="You">
       <div class="bubble">
-        {editing ? <TurnEditor thread={thread} turn={turn} busy={busy} /> : <Markdown text={turn.text} breaks />}
+        {editing ? <TurnEditor thread={thread} turn={turn} busy={busy} /> : <Markdown text={turn.typed ?? turn.text} breaks />}
       </div>
       {turn.outside && <OutsideChip />}
       {!editing && (
@@ -58,7 +58,8 @@ export const UserTurn = memo(({ thread, turn, number, unanswered, laterTurns, bu
             run={unanswered}
             hasAnswer={false}
             prompt={turn.id}
-            text={turn.text}
+            text={turn.typed ?? turn.text}
+            known={turn.typed === null ? turn.text : ""}
             place={readOnly ? "read-only" : laterTurns > 0 || busy ? "middle" : "last"}
             askAgainHere={() => setChange("retry")}
           />

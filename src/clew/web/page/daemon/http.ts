@@ -7,6 +7,7 @@ import type {
   AgentList,
   AnsweredQuestion,
   ArchivedTurns,
+  CompactedSession,
   DeletedThread,
   DirectoryList,
   EventList,
@@ -128,22 +129,24 @@ export const http = {
   view: (id: string, before?: number, limit = 100) => call<View>("GET", `${thread(id)}/view${query({ before, limit })}`),
   session: (id: string, turn?: string) => call<SessionPreview>("GET", `${thread(id)}/session${query({ turn })}`),
   /** What `ask` with the same body would do. Without a prompt, only the decision is known. */
-  explain: (id: string, { prompt, force_fresh_session, ...how }: Body) =>
+  explain: (id: string, { prompt, force_fresh_session, expand, known, ...how }: Body) =>
     prompt
-      ? call<Explanation>("POST", `${thread(id)}/explain`, { prompt, force_fresh_session, ...how })
+      ? call<Explanation>("POST", `${thread(id)}/explain`, { prompt, force_fresh_session, expand, known, ...how })
       : call<Explanation>("GET", `${thread(id)}/session${query({ fresh: force_fresh_session ? "true" : "", ...how })}`),
 
   editTurn: (id: string, turn: string, text: string) =>
-    call<Turn>("PATCH", `${thread(id)}/turns/${part(turn)}`, { text }),
+    call<Turn>("PATCH", `${thread(id)}/turns/${part(turn)}`, { text, expand: true }),
   fork: (id: string, turn: string) => call<Thread>("POST", `${thread(id)}/fork`, { turn }),
   truncate: (id: string, turn: string) => call<ArchivedTurns>("POST", `${thread(id)}/truncate`, { turn }),
+  compact: (id: string, focus: string) => call<CompactedSession>("POST", `${thread(id)}/compact`, { focus }),
+  clear: (id: string) => call<ArchivedTurns>("POST", `${thread(id)}/clear`),
   retry: (id: string, turn: string, fresh: boolean) =>
     call<Run>("POST", `${thread(id)}/retry`, fresh ? { turn, force_fresh_session: true } : { turn }),
   /** Brings in the turns that were made outside Clew. */
   sync: (id: string) => call<SyncedThread>("POST", `${thread(id)}/sync`),
 
   ask: (id: string, body: Body) => call<Run>("POST", `${thread(id)}/runs`, body),
-  changePrompt: (id: string, prompt: string) => call<Run>("PATCH", run(id), { prompt }),
+  changePrompt: (id: string, prompt: string) => call<Run>("PATCH", run(id), { prompt, expand: true }),
   removeRun: (id: string) => call<void>("DELETE", run(id)),
   cancel: (id: string) => call<Run>("POST", `${run(id)}/cancel`),
   continueAfterLimit: (id: string) => call<Run>("POST", `${run(id)}/continue`),

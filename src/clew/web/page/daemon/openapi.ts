@@ -284,6 +284,32 @@ export interface components {
             removed: string[];
             kept: components["schemas"]["KeptThread"][];
         };
+        /** @description A slash command or a skill that a prompt can begin with. */
+        Command: {
+            /** @description Without the slash */
+            name: string;
+            description: string;
+            argument_hint: string;
+            /**
+             * @description Whose it is: of Clew, of the user, of the repository
+             * @enum {string}
+             */
+            source: "clew" | "user" | "project";
+            is_skill: boolean;
+        };
+        CommandList: {
+            items: components["schemas"]["Command"][];
+        };
+        CompactedSession: {
+            /** @description Null: the next turn would resume no session, so nothing happened */
+            session_id: string | null;
+            /** @description False: the agent found too little in the session */
+            is_compacted: boolean;
+        };
+        Compaction: {
+            /** @description What the summary keeps above all */
+            focus?: string | null;
+        };
         /** @description The instructors, or the workers, of two pairs. */
         ComparedPart: {
             a: components["schemas"]["NamedThread"];
@@ -567,6 +593,10 @@ export interface components {
             a_edits: number;
             b_edits: number;
             diff: string;
+        };
+        FileList: {
+            /** @description Paths relative to the directory; a folder ends with a slash */
+            items: string[];
         };
         Finding: {
             id: string;
@@ -1166,6 +1196,10 @@ export interface components {
             force_fresh_session?: boolean | null;
             /** @description How long the run may take */
             timeout_s?: number | null;
+            /** @description The user typed this: `@path` and `/command` in it stand for files, which are read now */
+            expand?: boolean | null;
+            /** @description A text in the prompt that the user did not type: what it mentions is not expanded */
+            known?: string | null;
         };
         NewThread: {
             /** @description An existing directory, absolute or from ~ */
@@ -2102,6 +2136,8 @@ export interface components {
             agent: string;
             model: string | null;
             prompt: string;
+            /** @description What the user typed, if `prompt` is what it stood for */
+            typed: string | null;
             prompt_turn_id: string;
             answer_turn_id: string | null;
             session_id: string | null;
@@ -2124,6 +2160,8 @@ export interface components {
         RunChange: {
             /** @description Not blank, at most 10,000,000 characters */
             prompt: string;
+            /** @description The user typed this: `@path` and `/command` in it stand for files, which are read now */
+            expand?: boolean | null;
         };
         /** @description A run as a point of a chart. */
         RunFigures: {
@@ -2471,6 +2509,8 @@ export interface components {
             /** @enum {string} */
             role: "user" | "assistant";
             text: string;
+            /** @description What the user typed, if `text` is what it stood for: mentioned files, a command's text */
+            typed: string | null;
             agent: string | null;
             model: string | null;
             /** @description The answer was cut off */
@@ -2493,6 +2533,8 @@ export interface components {
         TurnChange: {
             /** @description Not blank, at most 10,000,000 characters */
             text: string;
+            /** @description The user typed this: `@path` and `/command` in it stand for files, which are read now */
+            expand?: boolean | null;
         };
         /** @description A turn of one thread, or two turns that are at the same place. */
         TurnDifference: {
@@ -2582,6 +2624,10 @@ export type CleanRequest = components['schemas']['CleanRequest'];
 export type CleanedPair = components['schemas']['CleanedPair'];
 export type CleanedPairs = components['schemas']['CleanedPairs'];
 export type Cleanup = components['schemas']['Cleanup'];
+export type Command = components['schemas']['Command'];
+export type CommandList = components['schemas']['CommandList'];
+export type CompactedSession = components['schemas']['CompactedSession'];
+export type Compaction = components['schemas']['Compaction'];
 export type ComparedPart = components['schemas']['ComparedPart'];
 export type ComparedTurn = components['schemas']['ComparedTurn'];
 export type Comparison = components['schemas']['Comparison'];
@@ -2608,6 +2654,7 @@ export type FailedThread = components['schemas']['FailedThread'];
 export type Failure = components['schemas']['Failure'];
 export type FileChange = components['schemas']['FileChange'];
 export type FileDifference = components['schemas']['FileDifference'];
+export type FileList = components['schemas']['FileList'];
 export type Finding = components['schemas']['Finding'];
 export type Forecast = components['schemas']['Forecast'];
 export type ForkRequest = components['schemas']['ForkRequest'];

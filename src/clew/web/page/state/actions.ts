@@ -23,19 +23,49 @@ import { draft, forgetThread } from "./storage.ts";
 import { daemon, dispatch, dispatchOwn, refreshSession, refreshView } from "./sync.ts";
 
 interface AskOptions {
+  typed?: boolean; // the person typed it: @path and /command stand for files
+  known?: string; // a text in the prompt that the person did not type
   fresh?: boolean;
   agent?: string;
   model?: string;
 }
 
+/** Sends a prompt. `/clear` and `/compact` act on the thread instead, and ask the agent nothing. */
 export async function ask(thread: string, prompt: string, how: AskOptions = {}): Promise<boolean> {
   const body: Record<string, unknown> = { prompt };
+  if (how.typed) {
+    if (/^\/clear\s*$/.test(prompt)) return clear(thread);
+    const focus = /^\/compact(?:\s+([^]*))?$/.exec(prompt);
+    if (focus) return compact(thread, focus[1]?.trim() ?? "");
+    body.expand = true;
+    if (how.known) body.known = how.known;
+  }
   if (how.fresh) body.force_fresh_session = true;
   if (how.agent) body.agent = how.agent;
   if (how.model) body.model = how.model;
   const run = await attempt(http.ask(thread, body));
   if (run) dispatchOwn({ type: "run_changed", run });
   return run !== null;
+}
+
+/** Archives all turns: the next prompt begins with an empty history. */
+async function clear(thread: string): Promise<boolean> {
+  const done = await attempt(http.clear(thread));
+  if (!done) return false;
+  dispatchOwn({ type: "turns_removed", thread, from: 0 });
+  notify(`${plural(done.archived, "turn")} archived.`);
+  void refreshView();
+  return true;
+}
+
+/** Lets the agent replace what its session holds by a summary. The turns stay. */
+async function compact(thread: string, focus: string): Promise<boolean> {
+  const done = await attempt(http.compact(thread, focus));
+  if (!done) return false;
+  const tooLittle = "The session is as it was: the agent found too little in it.";
+  if (done.session_id === null) notify("The next turn would resume no session: there is nothing to compact.");
+  else notify(done.is_compacted ? "The session is compacted. The turns stay." : tooLittle);
+  return true;
 }
 
 export const currentRun = (): Run | null =>
@@ -75,7 +105,7 @@ export async function changePrompt(run: Run, prompt: string): Promise<boolean> {
 export async function editTurn(thread: string, turn: Turn, text: string): Promise<boolean> {
   const changed = await attempt(http.editTurn(thread, turn.id, text));
   if (!changed) return false;
-  dispatchOwn({ type: "turn_changed", turn: { ...turn, text: changed.text, revision: changed.revision } });
+  dispatchOwn({ type: "turn_changed", turn: { ...turn, text: changed.text, typed: changed.typed, revision: changed.revision } });
   refreshSession();
   return true;
 }
@@ -92,7 +122,8 @@ export async function askAgain(thread: string, turnId: string): Promise<void> {
   const turn = daemon.now.conversation?.turns.find((each) => each.id === turnId);
   if (!turn || !(await attempt(http.truncate(thread, turn.id)))) return;
   dispatchOwn({ type: "turns_removed", thread, from: turn.position });
-  if (!(await ask(thread, turn.text))) refillComposer(thread, turn.text);
+  const asked = turn.typed === null ? await ask(thread, turn.text) : await ask(thread, turn.typed, { typed: true });
+  if (!asked) refillComposer(thread, turn.typed ?? turn.text, turn.typed === null ? turn.text : "");
 }
 
 /** Archives a user turn and all later ones, and puts its text into the composer. */
@@ -101,7 +132,8 @@ export async function truncate(thread: string, turn: Turn): Promise<boolean> {
   if (!done) return false;
   dispatchOwn({ type: "turns_removed", thread, from: turn.position });
   const unsent = draft.get(thread);
-  refillComposer(thread, unsent.trim() ? `${turn.text}\n\n${unsent}` : turn.text);
+  const text = turn.typed ?? turn.text;
+  refillComposer(thread, unsent.trim() ? `${text}\n\n${unsent}` : text, turn.typed === null ? text : "");
   notify(`${plural(done.archived, "turn")} archived.`);
   void refreshView();
   return true;
@@ -125,7 +157,8 @@ export async function fork(thread: string, turn: Turn): Promise<void> {
   notify(`This is “${made.name}”. The old thread has not changed.`);
 }
 
-type Refill = (thread: string, text: string) => void;
+/** `known` is the part of the text that the person may not have typed. */
+type Refill = (thread: string, text: string, known?: string) => void;
 let refill: Refill = () => undefined;
 
 /** The composer registers here how it takes text from elsewhere. */
@@ -133,8 +166,9 @@ export const onRefill = (listener: Refill): void => {
   refill = listener;
 };
 
-export const refillComposer: Refill = (thread, text) => {
+export const refillComposer: Refill = (thread, text, known = "") => {
   draft.set(thread, text);
+  draft.setKnown(thread, known);
   refill(thread, text);
 };
 

@@ -18,8 +18,10 @@ function set(key: string, value: string | null): void {
   }
 }
 
-/** The unsent text in a thread's composer. */
+/** The unsent text in a thread's composer, and the part of it that came from a turn that the person did not type. */
 export const draft = {
+  getKnown: (thread: string): string => get(`clew.known.${thread}`) ?? "",
+  setKnown: (thread: string, text: string): void => set(`clew.known.${thread}`, text),
   get: (thread: string): string => get(`clew.draft.${thread}`) ?? "",
   set: (thread: string, text: string): void => set(`clew.draft.${thread}`, text),
 };
