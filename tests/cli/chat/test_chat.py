@@ -93,7 +93,7 @@ def test_files_and_commands_are_completed(cli: Any, chat: Chat, columns: int) ->
     work = cli.stage.work
     for name in ("src/login.py", "src/two words.py", "notes/login\x1b]52;c;x\x07"):
         (work / name).parent.mkdir(exist_ok=True)
-        (work / name).write_text("")
+        (work / name).write_text(f"the text of {name}")
     own = cli.stage.home / ".claude" / "commands"
     own.mkdir(parents=True)
     (own / "thorough.md").write_text("---\ndescription: Be thorough\n---\nBe thorough about $ARGUMENTS.\n")
@@ -110,15 +110,23 @@ def test_files_and_commands_are_completed(cli: Any, chat: Chat, columns: int) ->
     terminal.type(TAB)
     terminal.wait_for('and @"src/two words.py"')
     terminal.type(ENTER + ENTER)
-    terminal.wait_for("ack: Read @src/login.py and" + AGAIN)
+    terminal.wait_for("fresh: " + AGAIN)
+    assert "the text of src/login.py" in cli.stage.prompt
+    assert "the text of src/two words.py" in cli.stage.prompt
     terminal.type("/th")
     terminal.wait_for("Be thorough")
     terminal.wait_for("lists threads")
     terminal.type(TAB)
     terminal.wait_for("t> /threads")
     terminal.type(ENTER + ENTER)
-    terminal.wait_for(r"\nt +\d+s ago")
-    assert prompts(cli, "t") == ['Read @src/login.py and @"src/two words.py"']
+    terminal.wait_for(r"\nt +\d+s ago" + AGAIN)
+    terminal.type("/thorough tests" + ENTER)
+    terminal.wait_for("Be thorough about tests(?s:.*)resumed" + AGAIN)
+    terminal.type("/clear" + ENTER)
+    terminal.wait_for("t begins anew" + AGAIN)
+    terminal.type("/model opus" + ENTER)
+    terminal.wait_for("clew threads set(?s:.*)\nt> /model opus")
+    assert prompts(cli, "t") == []
 
 
 def test_ctrl_c_stops_the_run_and_not_the_chat(cli: Any, chat: Chat) -> None:
@@ -209,7 +217,7 @@ def test_a_second_ctrl_c_stops_the_run_at_once_and_an_interrupt_at_the_prompt_le
     terminal.process.send_signal(signal.SIGINT)
     terminal.wait_for("Ctrl-D leaves the chat." + AGAIN)
     terminal.type("Tell me" + ENTER)
-    terminal.wait_for("(resuming|starting) claude")
+    terminal.wait_for("thinking")
     terminal.type(CTRL_C)
     terminal.wait_for("stopping…")
     terminal.type(CTRL_C)

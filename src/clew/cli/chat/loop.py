@@ -28,6 +28,7 @@ from clew.cli.foreground_run import (
     person_at_terminal,
     report_reply,
 )
+from clew.cli.threads.session import act_on_session
 from clew.cli.ui.formatting import agent_words, ago, harmless, joined, one_line
 from clew.cli.ui.printing import note
 from clew.cli.ui.run_display import RunDisplay, session_words
@@ -81,7 +82,7 @@ class ChatLoop:
                 command = own_command(typed)
                 if command is not None and command[0] is EXIT:
                     break
-                offered = await self._finish(self._ask(typed) if command is None else self._obey(*command), typed)
+                offered = await self._finish(self._work_of(typed), typed)
         if self._thread is not None:
             note(f"clew chat {harmless(self._thread.name)} continues here")
 
@@ -94,6 +95,11 @@ class ChatLoop:
         self._prompt.completer.work_dir = self._work_dir
         self._prompt.completer.agent = agent
         return await self._prompt.read(offered)
+
+    def _work_of(self, typed: str) -> Coroutine[Any, Any, bool]:
+        if (command := own_command(typed)) is not None:
+            return self._obey(*command)
+        return self._change_session(typed) if session_command(typed) is not None else self._ask(typed)
 
     async def _finish(self, work: Coroutine[Any, Any, bool], typed: str) -> str:
         """Does the work, which is False if it did not use what was typed. Returns what the next prompt begins with."""
@@ -117,11 +123,6 @@ class ChatLoop:
 
     async def _ask(self, text: str) -> bool:
         """True: the prompt is a turn of the thread. One that was cancelled while it waited for another run is not."""
-        if session_command(text) is not None:
-            from clew.cli.threads.session import act_on_session
-
-            await act_on_session(self._thread, text)
-            return True
         thread = await self._current_thread(text)
         display = RunDisplay(self._options.agent or thread.record.agent, as_json=False)
         self._stop = stop = StopSignals(display)
@@ -155,6 +156,11 @@ class ChatLoop:
             note_context(record.cwd, record.permissions, record.trust)
             await note_unclaimed(self._client, self._thread)
         return self._thread
+
+    async def _change_session(self, text: str) -> bool:
+        """`/clear` and `/compact`, as `clew ask` carries them out."""
+        await act_on_session(self._thread and await self._client.find(self._thread.record.id), text)
+        return True
 
     async def _obey(self, command: Offered, argument: str) -> bool:
         if command is NEW:
