@@ -123,20 +123,19 @@ async def test_a_tui_that_is_killed_leaves_what_was_said(real: Stage) -> None:
 
 
 async def test_a_tui_outlives_clew_and_holds_the_thread_until_it_ends(real: Stage) -> None:
-    async with begun(real) as talk:
-        async with opened(talk, in_shell=True) as tui:
-            await talk.typed(tui)
-            lease = await talk.client.engine.store.call(lambda store: store.leases.under("thread/")[0])
-            parent = int(Path(f"/proc/{lease.owner.pid}/stat").read_text().rpartition(")")[2].split()[1])
-            os.kill(parent, signal.SIGKILL)
-            await _gone(parent)
-            with pytest.raises(Busy, match="is open in a terminal"):
-                await talk.thread.ask("now", wait=False)
-            os.kill(lease.owner.pid, signal.SIGTERM)
-            await _gone(lease.owner.pid)
-            assert (await talk.ask()).session_resumed
-            (real.work / "end").touch()
-            await asyncio.to_thread(tui.ended)
+    async with begun(real) as talk, opened(talk, in_shell=True) as tui:
+        await talk.typed(tui)
+        lease = await talk.client.engine.store.call(lambda store: store.leases.under("thread/")[0])
+        parent = int(Path(f"/proc/{lease.owner.pid}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(parent, signal.SIGKILL)
+        await _gone(parent)
+        with pytest.raises(Busy, match="is open in a terminal"):
+            await talk.thread.ask("now", wait=False)
+        os.kill(lease.owner.pid, signal.SIGTERM)
+        await _gone(lease.owner.pid)
+        assert (await talk.ask()).session_resumed
+        (real.work / "end").touch()
+        await asyncio.to_thread(tui.ended)
 
 
 async def test_a_terminal_that_is_closed_ends_both(real: Stage) -> None:
