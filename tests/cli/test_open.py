@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from clew.testing.stage import MODEL
+from cli.conftest import TIMEOUT_S
 
 TURN_FIRST = "A turn would come first, which hands the conversation over."
 
@@ -70,8 +71,9 @@ def test_what_cannot_be_opened_is_one_clear_line(talk: Any) -> None:
 
 
 def test_a_thread_with_a_run_is_not_opened(talk: Any) -> None:
-    process, _ = talk.daemon("!slow 1000 0.1")
-    terminal = talk.terminal("open", "t")
-    code, shown = terminal.end()
-    process.kill()
+    process, [run] = talk.daemon("!slow 1000 0.1")
+    talk.until(run, "running")
+    code, shown = talk.terminal("open", "t").end()
     assert code == 8 and "Another run is in progress in t." in shown
+    talk.run("runs", "cancel", run)
+    assert process.wait(TIMEOUT_S) == 0

@@ -42,10 +42,13 @@ async def run_in_foreground(
         modes, ours = termios.tcgetattr(terminal), os.tcgetpgrp(terminal)
     except OSError:
         raise UsageError("stdin is not the terminal that controls this command.") from None
-    process = _started(argv, cwd, environ)
-    with _signals(process.pid):
+    with _signals() as pass_to:
+        process = _started(argv, cwd, environ)
+        pass_to(process.pid)
+        # Else the kernel would stop us when we take the terminal back. The program must not inherit it.
+        background = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
         try:
-            _give(terminal, process.pid)
+            os.tcsetpgrp(terminal, process.pid)
             _send(process.pid, signal.SIGCONT)  # it was stopped if it used the terminal before it was given to it
             await began(process.pid)
             status = await _ended(process, terminal, modes)
@@ -55,9 +58,10 @@ async def run_in_foreground(
             raise
         finally:
             with contextlib.suppress(OSError):
-                _give(terminal, ours)
+                os.tcsetpgrp(terminal, ours)
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(terminal, termios.TCSADRAIN, modes)
+            signal.signal(signal.SIGTTOU, background)
     if status < 0:
         sys.stderr.write(RESET)
     return status
@@ -82,23 +86,14 @@ async def _ended(process: subprocess.Popen[bytes], terminal: int, modes: list[An
             return process.returncode
         if os.WSTOPSIG(status) not in (signal.SIGTTIN, signal.SIGTTOU):
             theirs = termios.tcgetattr(terminal)
+            os.tcsetpgrp(terminal, os.getpgrp())
             termios.tcsetattr(terminal, termios.TCSADRAIN, modes)
-            _give(terminal, os.getpgrp())
             os.killpg(0, signal.SIGTSTP)  # continues here after `fg`; without a shell above, it does nothing
             while os.tcgetpgrp(terminal) != os.getpgrp():
                 os.killpg(0, signal.SIGTTIN)  # continued with `bg`: the terminal is the shell's
             termios.tcsetattr(terminal, termios.TCSADRAIN, theirs)
-        _give(terminal, process.pid)
+        os.tcsetpgrp(terminal, process.pid)
         _send(process.pid, signal.SIGCONT)
-
-
-def _give(terminal: int, group: int) -> None:
-    """Makes that group the terminal's foreground group. The kernel would stop a background process that does this."""
-    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    try:
-        os.tcsetpgrp(terminal, group)
-    finally:
-        signal.signal(signal.SIGTTOU, before)
 
 
 def _send(group: int, number: signal.Signals) -> None:
@@ -107,14 +102,22 @@ def _send(group: int, number: signal.Signals) -> None:
 
 
 @contextlib.contextmanager
-def _signals(group: int) -> Iterator[None]:
+def _signals() -> Iterator[Callable[[int], None]]:
+    """Yields a function that names the group to which signals are passed on. One that came before is passed on then."""
     loop = asyncio.get_running_loop()
     received: list[signal.Signals] = []
+    groups: list[int] = []
 
     def pass_on(number: signal.Signals) -> None:
         received.append(number)
-        _send(group, number if len(received) == 1 else signal.SIGKILL)
-        _send(group, signal.SIGCONT)  # a suspended program takes no signal
+        for group in groups:
+            _send(group, number if len(received) == 1 else signal.SIGKILL)
+            _send(group, signal.SIGCONT)  # a suspended program takes no signal
+
+    def pass_to(group: int) -> None:
+        groups.append(group)
+        for number in received:
+            _send(group, number)
 
     before = {number: signal.getsignal(number) for number in (*PASSED_ON, *IGNORED)}
     for number in PASSED_ON:
@@ -122,7 +125,7 @@ def _signals(group: int) -> Iterator[None]:
     for number in IGNORED:
         loop.add_signal_handler(number, lambda: None)
     try:
-        yield
+        yield pass_to
     finally:
         for number, handler in before.items():
             loop.remove_signal_handler(number)

@@ -43,12 +43,12 @@ def shell(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_ctrl_c_reaches_the_program_alone_and_the_terminal_is_given_back(shell: Terminal, script: str) -> None:
-    program = "trap 'echo caught' INT; echo started; read -r line; stty -echo raw; exit 7"
+    program = "trap 'echo c$((1))1' INT; echo s$((1))1; read -r line; stty -echo raw; exit 7"
     shell.type(f'{script} sh -c "{program}"\r')
     shell.wait_for(r"began (\d+) in \1 of \1")
-    shell.wait_for("started")
+    shell.wait_for(r"(?s)(?=.*began)(?=.*s11)")
     shell.type(CTRL_C)
-    shell.wait_for("caught")
+    shell.wait_for("c11")
     shell.type("go on\r")
     shell.wait_for("status 7, ours: True")
     shell.type("stty -a\r")
@@ -56,8 +56,8 @@ def test_ctrl_c_reaches_the_program_alone_and_the_terminal_is_given_back(shell: 
 
 
 def test_a_suspended_program_suspends_both_and_fg_continues_both(shell: Terminal, script: str) -> None:
-    shell.type(f"{script} sh -c 'echo started; read -r line; echo got $line'\r")
-    shell.wait_for("started")
+    shell.type(f"{script} sh -c 'echo s$((1))1; read -r line; echo got $line'\r")
+    shell.wait_for(r"(?s)(?=.*began)(?=.*s11)")
     shell.type(CTRL_Z)
     shell.wait_for(r"Stopped")
     shell.type("echo the shell $((20 + 1))\r")
