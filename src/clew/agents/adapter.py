@@ -17,7 +17,7 @@ from clew.core.costs.usage import NO_USAGE, RequestUsage, Usage
 from clew.core.decision import Abilities
 from clew.core.outcome import Diagnosis
 from clew.core.record import Record
-from clew.core.rules import RuleLayout
+from clew.core.rules.rules import RuleLayout
 from clew.core.runs.events import Event, QuestionAsked
 from clew.core.runs.permissions import Answer
 from clew.core.session import SessionCall as SessionCall

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from clew.agents.codex.command import repository
 from clew.agents.rules import rule_files
-from clew.core.rules import RuleLayout
+from clew.core.rules.rules import RuleLayout
 
 LAYOUT = RuleLayout(names=(), instead=("AGENTS.override.md", "AGENTS.md"))
 
