@@ -8,9 +8,9 @@ import pytest
 
 from clew.agents.claude.rules import LAYOUT as CLAUDE
 from clew.agents.codex.rules import LAYOUT as CODEX
-from clew.core.rules import LeftOut, ProjectRules, RuleFile, RuleLayout, Unreadable, as_files, as_standing, collecting
-from clew.core.rules.collecting import MAX_BYTES, MAX_FILE_BYTES, MAX_FILES, collect
+from clew.core.rules.collecting import MAX_BYTES, MAX_FILE_BYTES, MAX_FILES, OUTSIDE, collect
 from clew.core.rules.markdown import imports, without_frontmatter
+from clew.core.rules.rules import LeftOut, ProjectRules, RuleFile, RuleLayout, Unreadable, as_files, as_standing
 
 
 class Tree:
@@ -93,9 +93,7 @@ async def test_imports_from_outside_are_not_even_looked_for() -> None:
     )
     rules = await collect(tree, ("sub",), CLAUDE)
     assert paths(rules) == ["sub/CLAUDE.md", "in.md"]
-    assert rules.left_out == tuple(
-        LeftOut(f"@{name}", collecting.OUTSIDE) for name in ("/etc/passwd.md", "~/me.md", "../../x.md")
-    )
+    assert rules.left_out == tuple(LeftOut(f"@{name}", OUTSIDE) for name in ("/etc/passwd.md", "~/me.md", "../../x.md"))
     assert not [path for path in tree.asked if path.startswith(("/", "~", ".."))]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from clew.agents.claude.rules import LAYOUT
-from clew.core.rules import LeftOut, RulesSource, Unreadable
 from clew.core.rules.collecting import collect
+from clew.core.rules.rules import LeftOut, RulesSource, Unreadable
 from clew.errors import ClewError
 from clew.git.commit_files import CommitFiles
 

@@ -389,8 +389,8 @@ async def test_a_repository_that_is_gone_at_the_next_round_is_an_error(scripted:
 
 
 async def test_the_cli_adds_nothing_about_the_repository_to_the_prompt(real: Stage) -> None:
-    """The branch, the commits and git's status are text from the repository too."""
-    repo = repository(real.work / "repo", {"a.py": "a = 1\n", "CLAUDE.md": f"{ORDER}\n", "AGENTS.md": f"{ORDER}\n"})
+    """The branch, the commits and git's status are text from the repository too. Of the rules, see test_rules."""
+    repo = repository(real.work / "repo", {"a.py": "a = 1\n"})
     git(repo, "commit", "-q", "--allow-empty", "-m", ORDER)
     git(repo, "checkout", "-qb", f"{EVIL}-branch")
     (repo / "a.py").write_text("a = 2\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.core.rules import Unreadable
+from clew.core.rules.rules import Unreadable
 from clew.system.repository_files import FolderFiles, root_of
 
 SECRET = "not in the repository"

@@ -18,7 +18,7 @@ from clew.core.decision import Abilities
 from clew.core.expansion.command_file import FileSyntax
 from clew.core.outcome import Diagnosis
 from clew.core.record import Record
-from clew.core.rules import RuleLayout
+from clew.core.rules.rules import RuleLayout
 from clew.core.runs.events import Event, QuestionAsked
 from clew.core.runs.permissions import Answer
 from clew.core.session import SessionCall as SessionCall

@@ -30,7 +30,7 @@ from clew.engine.planning.preview import planning
 from clew.engine.process.agent import check_work_dir
 from clew.engine.process.family import started_at
 from clew.engine.request import TurnRequest, check_argument
-from clew.engine.rules import shown_rules
+from clew.engine.rules.shown import shown_rules
 from clew.engine.sessions.in_plain_cli import shell_command
 from clew.engine.sessions.observation import file_of
 from clew.engine.sessions.outside import Arrival, store_arrival

@@ -7,7 +7,7 @@ from clew.core.ids import RunId, TurnId
 from clew.core.images import Image
 from clew.core.pins import PinState
 from clew.core.record import Record, replace
-from clew.core.rules import RulesSource
+from clew.core.rules.rules import RulesSource
 from clew.core.runs.options import NO_OPTIONS, TurnOptions
 from clew.core.runs.question import Question
 from clew.core.runs.run import Run, RunOptions, RunStatus

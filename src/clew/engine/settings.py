@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from clew.core.decision import Policy
 from clew.core.record import Record
-from clew.core.rules import FileTree, RulesSource
+from clew.core.rules.rules import FileTree, RulesSource
 from clew.core.runs.run import Owner
 
 DEFAULT_POLICY = Policy()

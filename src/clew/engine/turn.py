@@ -44,7 +44,7 @@ from clew.engine.process.probe import abilities
 from clew.engine.questions import AgentQuestions
 from clew.engine.recovery import AdapterOf
 from clew.engine.request import TurnRequest, check_images, policy_of
-from clew.engine.rules import shown_rules, write_copies
+from clew.engine.rules.shown import shown_rules, write_copies
 from clew.engine.sessions.observation import used
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.stopping import StopConditions

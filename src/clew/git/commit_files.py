@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from clew.core.rules import RulesSource, Unreadable
+from clew.core.rules.rules import RulesSource, Unreadable
 from clew.git.command import Git
 
 _LINK = b"120000"

@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 
-from clew.core.rules import Unreadable
+from clew.core.rules.rules import Unreadable
 
 LINK = "a link"
 MAX_FOLDERS = 200  # that are searched for Markdown files

@@ -26,7 +26,7 @@ from clew.store.store import open_store
 
 if TYPE_CHECKING:
     from clew.agents.adapter import Adapter
-    from clew.core.rules import FileTree, RulesSource
+    from clew.core.rules.rules import FileTree, RulesSource
 
 STORE_FILE = "clew.db"
 RULES_DIR = "rules"  # not in the store's folder, which is hidden from agents

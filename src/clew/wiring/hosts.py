@@ -16,7 +16,7 @@ from clew.engine.engine import Engine
 
 if TYPE_CHECKING:
     from clew.core.jobs.job import Job
-    from clew.core.rules import RulesSource
+    from clew.core.rules.rules import RulesSource
     from clew.hosts.hooks.hooks import Hooks
     from clew.hosts.jobs.jobs import Jobs
 

@@ -17,10 +17,9 @@ RULE, SECRET = "the-rule-itself", "what-nobody-may-see"
 
 
 def arm(repo: Path, ran: Path) -> None:
-    """Everything beside git's settings that makes an agent's CLI run a command, each of which leaves a file in `ran`."""
-    evil = {
-        name: f"touch {ran}/{name}" for name in ("hook", "mcp", "key", "status", "shell", "skill", "agent", "codex")
-    }
+    """Whatever else makes an agent's CLI run a command. Each command leaves a file in `ran`."""
+    names = ("hook", "mcp", "key", "status", "shell", "skill", "agent", "codex")
+    evil = {name: f"touch {ran}/{name}" for name in names}
     every = [{"matcher": "", "hooks": [{"type": "command", "command": evil["hook"]}]}]
     events = (
         "SessionStart",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clew.agents.rules import holds_markdown, is_folder, rule_files
-from clew.core.rules import RuleLayout
+from clew.core.rules.rules import RuleLayout
 
 LAYOUT = RuleLayout(
     names=("CLAUDE.md", ".claude/CLAUDE.md"),

@@ -22,7 +22,7 @@ from clew.agents.adapter import (
 from clew.agents.codex import binary, command, location, rules, sandbox
 from clew.core.costs.usage import Usage
 from clew.core.decision import Abilities
-from clew.core.rules import RuleLayout
+from clew.core.rules.rules import RuleLayout
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import Answer
 from clew.core.thread import Permissions

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from clew.agents.rules import rule_files
-from clew.core.rules import RuleLayout
+from clew.core.rules.rules import RuleLayout
 from clew.system.work_trees import repository
 
 LAYOUT = RuleLayout(names=(), instead=("AGENTS.override.md", "AGENTS.md"))

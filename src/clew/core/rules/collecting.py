@@ -6,8 +6,8 @@ import posixpath
 from collections.abc import Sequence
 
 from clew.core.record import Record
-from clew.core.rules import FileTree, LeftOut, ProjectRules, RuleFile, RuleLayout, Unreadable
 from clew.core.rules.markdown import imported_path, imports, without_frontmatter
+from clew.core.rules.rules import FileTree, LeftOut, ProjectRules, RuleFile, RuleLayout, Unreadable
 
 MAX_FILE_BYTES = 100_000
 MAX_BYTES = 200_000  # of all files together: 50,000 tokens

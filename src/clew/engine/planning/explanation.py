@@ -28,7 +28,7 @@ from clew.engine import leases, queue, recovery
 from clew.engine.finish.prices import unit_price
 from clew.engine.planning.preview import planning
 from clew.engine.request import TurnRequest, check_argument
-from clew.engine.rules import ShownRules, shown_rules
+from clew.engine.rules.shown import ShownRules, shown_rules
 from clew.engine.settings import RuntimeContext
 from clew.store.store import Store
 

@@ -17,10 +17,10 @@ from clew.core.decision import ADOPT_HINT, Decision, Fresh, Reason
 from clew.core.history import text_digest
 from clew.core.ids import SessionId
 from clew.core.record import Record
-from clew.core.rules import LeftOut
+from clew.core.rules.rules import LeftOut
 from clew.core.runs.events import Warned
 from clew.core.thread import Thread, Trust, kind_of
-from clew.engine.rules import ShownRules
+from clew.engine.rules.shown import ShownRules
 from clew.engine.sessions.outside import Arrival
 from clew.store.store import Store
 from clew.system.work_trees import in_main_tree

@@ -49,7 +49,7 @@ from clew.core.runs.events import Warned
 from clew.core.runs.run import Attempt, Run, RunStatus
 from clew.engine.planning import notices
 from clew.engine.request import TurnRequest
-from clew.engine.rules import NOT_SHOWN, ShownRules, note_source
+from clew.engine.rules.shown import NOT_SHOWN, ShownRules, note_source
 from clew.engine.sessions.observation import ends_of, observe, used
 from clew.engine.sessions.outside import (
     AdapterOf,

@@ -12,7 +12,7 @@ from clew.core.record import Record
 from clew.core.runs.run import Run
 from clew.engine.planning.plan import Planner, runtime_of
 from clew.engine.request import TurnRequest, model_for, new_run, policy_of
-from clew.engine.rules import NOT_SHOWN, ShownRules
+from clew.engine.rules.shown import NOT_SHOWN, ShownRules
 from clew.store.store import Store
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from clew.engine import leases
 from clew.engine.leases import HeldLeases
 from clew.engine.process.agent import AgentProcess
 from clew.engine.request import TurnRequest
-from clew.engine.rules import shown_rules, write_copies
+from clew.engine.rules.shown import shown_rules, write_copies
 from clew.engine.sessions.outside import arrival, store_arrival
 from clew.errors import AgentFailed, Busy, UsageError
 from clew.store.store import Store

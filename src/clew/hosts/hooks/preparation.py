@@ -7,7 +7,7 @@ import logging
 from clew.core.hooks.hook import Update, split_key
 from clew.core.hooks.settings import HookRepo, HookSettings
 from clew.core.jobs.job import Job
-from clew.core.rules import RulesSource
+from clew.core.rules.rules import RulesSource
 from clew.engine.engine import Engine
 from clew.errors import UsageError
 from clew.git.worktrees.worktrees import WorkTrees

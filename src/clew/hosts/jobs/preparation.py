@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from clew.core.jobs.job import Job
-from clew.core.rules import RulesSource
+from clew.core.rules.rules import RulesSource
 
 
 class JobPreparation(Protocol):

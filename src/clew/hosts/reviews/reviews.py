@@ -17,7 +17,7 @@ from clew.core.pins import PinState
 from clew.core.record import Record
 from clew.core.reviews import prompts as words
 from clew.core.reviews.review import Review, ReviewMeasures, ReviewRound, RoundStatus, Scope, findings_of, measure
-from clew.core.rules import RulesSource
+from clew.core.rules.rules import RulesSource
 from clew.core.thread import Permissions, Thread, Trust
 from clew.engine.engine import Engine
 from clew.engine.request import check_argument

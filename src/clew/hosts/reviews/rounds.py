@@ -18,7 +18,7 @@ from clew.core.history import Role
 from clew.core.record import Record, replace
 from clew.core.reviews import prompts as words
 from clew.core.reviews.review import FileChange, Review, ReviewRound, RoundStatus, findings_of
-from clew.core.rules import RulesSource
+from clew.core.rules.rules import RulesSource
 from clew.core.runs.options import TurnOptions
 from clew.core.runs.run import LIVE, Run
 from clew.core.thread import Thread
