@@ -47,7 +47,6 @@ PUBLIC = [
     "RunEnded",
     "RunQueued",
     "Scope",
-    "Scope",
     "SecretFound",
     "SessionStarted",
     "StoreError",
