@@ -48,7 +48,6 @@ PUBLIC = [
     "RunEnded",
     "RunQueued",
     "Scope",
-    "Scope",
     "SecretFound",
     "SessionStarted",
     "StoreError",

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from clew.core.history import Turn as Turn
     from clew.core.hooks.hook import session_key as session_key
     from clew.core.images import ImageContent as ImageContent
-    from clew.core.runs.choices import Scope as Scope
     from clew.core.runs.events import AgentRetried as AgentRetried
     from clew.core.runs.events import AttemptStarted as AttemptStarted
     from clew.core.runs.events import Compacted as Compacted
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from clew.core.runs.events import Warned as Warned
     from clew.core.runs.options import Person as Person
     from clew.core.runs.permissions import Answer as Answer
+    from clew.core.runs.permissions import Scope as Scope
     from clew.core.runs.question import Question as Question
     from clew.core.thread import Permissions as Permissions
     from clew.core.thread import Trust as Trust
@@ -88,12 +88,11 @@ _NAMES_OF = {
         "ToolStarted",
         "Warned",
     ),
-    "clew.core.runs.choices": ("Scope",),
     "clew.core.explanation": ("Explanation",),
     "clew.core.history": ("Turn",),
     "clew.core.hooks.hook": ("session_key",),
     "clew.core.images": ("ImageContent",),
-    "clew.core.runs.permissions": ("Answer",),
+    "clew.core.runs.permissions": ("Answer", "Scope"),
     "clew.core.runs.question": ("Question",),
     "clew.core.thread": ("Permissions", "Trust"),
     "clew.core.runs.options": ("Person",),

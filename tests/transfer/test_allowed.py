@@ -7,9 +7,8 @@ from pathlib import Path
 
 from clew.api import branching
 from clew.core.record import replace
-from clew.core.runs.choices import Scope
 from clew.core.runs.events import QuestionAsked
-from clew.core.runs.permissions import Answer
+from clew.core.runs.permissions import Answer, Scope
 from clew.hosts.transfer.export_file import read_export
 from clew.hosts.transfer.imports import import_thread
 from clew.testing.model.api import ModelApi

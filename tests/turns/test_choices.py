@@ -12,10 +12,9 @@ import pytest
 import forkserver
 from clew.api.client import Client, Thread
 from clew.core.ids import RunId
-from clew.core.runs.choices import Scope
 from clew.core.runs.events import Event, QuestionAnswered, QuestionAsked
 from clew.core.runs.options import TurnOptions
-from clew.core.runs.permissions import Answer
+from clew.core.runs.permissions import Answer, Scope
 from clew.engine.questions import AgentQuestions
 from clew.engine.request import TurnRequest
 from clew.engine.storage.store_retry import RetryingStore

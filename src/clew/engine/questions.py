@@ -14,17 +14,16 @@ import os
 from clew.agents.adapter import Adapter
 from clew.core.ids import RunId
 from clew.core.record import Record, replace
-from clew.core.runs.choices import Scope
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import (
     Answer,
+    Scope,
     answer_by_policy,
     answer_by_rules,
     declined_message,
     refusal_without_person,
 )
 from clew.core.runs.tool_rules import ToolRule, rule_for
-from clew.engine.proposed_edits import proposed_edits
 from clew.engine.request import TurnRequest
 from clew.engine.storage.store_retry import RetryingStore
 
@@ -105,6 +104,8 @@ class AgentQuestions:
         assert person is not None
         edits = self._adapter.edits(question.tool, question.input)
         if edits:
+            from clew.engine.proposed_edits import proposed_edits
+
             shown = await asyncio.to_thread(proposed_edits, edits, self._request.thread.cwd)
             question = replace(question, edits=shown)
         answer = _fitting(question, await person(question))

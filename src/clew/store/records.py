@@ -18,9 +18,8 @@ from clew.core.ids import ThreadId
 from clew.core.images import Image, image_from
 from clew.core.pins import Absorbed, Mark, PartlyAbsorbed, Pending, Pin, PinState, Runtime
 from clew.core.record import Record, fields_of
-from clew.core.runs.choices import Scope
 from clew.core.runs.events import Event, from_body
-from clew.core.runs.permissions import Answer
+from clew.core.runs.permissions import Answer, Scope
 from clew.core.runs.question import Question, QuestionState
 from clew.core.runs.run import DEFAULT_OPTIONS, Attempt, HostItem, Owner, Run, RunBelonging, RunOptions, RunStatus
 from clew.core.runs.tool_rules import RuleKind, ToolRule

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clew.core.runs.choices import CHOICES, Scope, choices_for
+from clew.core.runs.choices import CHOICES, choices_for
 from clew.core.runs.events import QuestionAsked, from_body, to_body
-from clew.core.runs.permissions import answer_by_rules
+from clew.core.runs.permissions import Scope, answer_by_rules
 from clew.core.runs.proposed_edits import ProposedEdit
 from clew.core.runs.tool_rules import MAX_RULES, RuleKind, ToolRule, covers, rule_for, with_rule
 

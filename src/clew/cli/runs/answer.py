@@ -14,7 +14,7 @@ from clew.cli.ui.formatting import one_line, short_ids
 from clew.cli.ui.printing import note, print_json
 from clew.cli.ui.tables import columns
 from clew.core.ids import SHORT_ID
-from clew.core.runs.choices import Scope
+from clew.core.runs.permissions import Scope
 from clew.core.runs.run import LIVE
 from clew.core.runs.run import Run as RunRecord
 from clew.errors import Cancelled, Conflict, NotFound, UsageError

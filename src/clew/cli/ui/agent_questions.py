@@ -11,8 +11,8 @@ from clew.cli.ui.formatting import harmless, one_line
 from clew.cli.ui.tool_lines import input_summary, input_text, main_field, shortened
 from clew.core.ids import SHORT_ID
 from clew.core.record import Record
-from clew.core.runs.choices import DECLINED, FORM_DECLINED, Scope
-from clew.core.runs.permissions import Answer
+from clew.core.runs.choices import DECLINED, FORM_DECLINED
+from clew.core.runs.permissions import Answer, Scope
 from clew.errors import UsageError
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from clew.cli.ui.agent_questions import (
 from clew.cli.ui.edit_lines import edit_lines, is_cut
 from clew.cli.ui.formatting import harmless, joined, one_line
 from clew.cli.ui.tool_lines import indented, input_text, shortened
-from clew.core.runs.choices import DECLINED, FORM_DECLINED, THREAD, Scope, choices_for, declined_because
-from clew.core.runs.permissions import Answer, refusal_without_person
+from clew.core.runs.choices import DECLINED, FORM_DECLINED, THREAD, choices_for, declined_because
+from clew.core.runs.permissions import Answer, Scope, refusal_without_person
 from clew.core.runs.proposed_edits import NEW_FILE
 
 if TYPE_CHECKING:

@@ -6,21 +6,12 @@ is answered with answers, or left open.
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from clew.core.record import Record
+from clew.core.runs.permissions import Scope
 from clew.core.runs.tool_rules import ToolRule
 
 DECLINED = "The user declined."
 FORM_DECLINED = "The user did not answer the questions. Continue without them if you can."
-
-
-class Scope(StrEnum):
-    """What a permission is given for."""
-
-    ONCE = "once"  # this request
-    RUN = "run"  # this and every later request of the run, until the run ends; forms are still asked
-    THREAD = "thread"  # what the request's rule says, in this and every later run of the thread
 
 
 class Choice(Record):

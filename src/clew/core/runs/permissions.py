@@ -7,13 +7,21 @@ requests that the agent still sends to its host.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from clew.core.record import Record
-from clew.core.runs.choices import Scope
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.tool_rules import ToolRule, covers
 from clew.core.thread import Permissions
+
+
+class Scope(StrEnum):
+    """What a permission is given for."""
+
+    ONCE = "once"  # this request
+    RUN = "run"  # this and every later request of the run, until the run ends; forms are still asked
+    THREAD = "thread"  # what the request's rule says, in this and every later run of the thread
 
 
 class Answer(Record):

@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 
 from clew.core.ids import ThreadId
 from clew.core.record import replace
-from clew.core.runs.choices import Scope
 from clew.core.runs.options import NO_OPTIONS, TurnOptions
-from clew.core.runs.permissions import Answer
+from clew.core.runs.permissions import Answer, Scope
 from clew.core.runs.question import Question, as_message
 from clew.core.runs.run import LIVE
 from clew.core.thread import Permissions, Thread

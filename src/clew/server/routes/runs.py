@@ -11,8 +11,8 @@ from starlette.responses import Response
 from clew.api.client import Client
 from clew.api.wire import runs as wire
 from clew.api.wire.questions import AnsweredQuestion, ProposedEdits, answered_question, proposed_edits
-from clew.core.runs.choices import DECLINED, Scope
-from clew.core.runs.permissions import Answer
+from clew.core.runs.choices import DECLINED
+from clew.core.runs.permissions import Answer, Scope
 from clew.core.runs.run import RunStatus
 from clew.errors import Conflict
 from clew.server.access import RunId, TheClient, TheShared

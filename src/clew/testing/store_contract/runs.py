@@ -7,7 +7,6 @@ from typing import Any
 from clew.core.costs.usage import Usage
 from clew.core.ids import AttemptId, RunId, SessionId
 from clew.core.record import replace
-from clew.core.runs.choices import Scope
 from clew.core.runs.events import (
     Event,
     MessageSaid,
@@ -18,7 +17,7 @@ from clew.core.runs.events import (
     TextStreamed,
     ToolStarted,
 )
-from clew.core.runs.permissions import Answer
+from clew.core.runs.permissions import Answer, Scope
 from clew.core.runs.question import QuestionState
 from clew.core.runs.run import LIVE, Attempt, HostItem, IllegalStatus, RunBelonging, RunStatus
 from clew.core.runs.tool_rules import RuleKind, ToolRule
