@@ -2452,6 +2452,8 @@ export interface components {
             cost_usd: number;
             /** @description The run that is running or waiting, else the first queued one */
             live: components["schemas"]["LiveRun"] | null;
+            /** @description Since when it is open in a terminal (clew open); null: it is not */
+            opened_at: string | null;
             /** @description The number of open questions */
             questions: number;
             /** @description The beginning of its last turn */
