@@ -74,7 +74,7 @@ async def test_a_thread_without_turns_is_opened_in_a_new_session(real: Stage) ->
             assert (pin.state, pin.absorbed, await talk.thread.turns()) == ("provisional", (), ())
             await talk.typed(tui)
             await asyncio.to_thread(tui.quit)
-            tui.wait_for(r"2 turns came in")
+            tui.wait_for("2 turns came in")
         await talk.check()
         [pin] = await talk.pins()
         assert pin.state == "good"
@@ -118,7 +118,7 @@ async def test_a_tui_that_is_killed_leaves_what_was_said(real: Stage) -> None:
                 await asyncio.sleep(0.05)
             os.kill(lease.owner.pid, signal.SIGKILL)
             assert await asyncio.to_thread(tui.ended) == 128 + signal.SIGKILL
-            tui.wait_for(r"2 turns came in")
+            tui.wait_for("2 turns came in")
         assert (await talk.ask()).session_resumed
 
 
@@ -160,7 +160,7 @@ async def test_another_agent_takes_the_thread_over_with_a_turn(both_real: Stage)
             await talk.typed(tui)
             assert talk.voice.shown == [each.token for each in talk.said[:-1]]
             await asyncio.to_thread(tui.quit)
-            tui.wait_for(r"2 turns came in")
+            tui.wait_for("2 turns came in")
         await talk.check()
         assert (await talk.ask(agent="codex", model=CODEX_MODEL)).session_resumed, "no server holds the lock"
         assert (await talk.ask()).session_resumed
