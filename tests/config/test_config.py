@@ -140,6 +140,7 @@ UNSAFE = {
     "permissions": '"all"',
     "trust": '"project"',
     "hide_home": "false",
+    "plain": "true",
     "max_agents": "400",
     "jobs.most_at_once": "4000",
     "store": '"postgresql://evil.example/x"',

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import INSTRUCTIONS, NO_WAIT, REPLY_AS_JSON, TIMEOUT, complete_thread
+from clew.cli.options import INSTRUCTIONS, NO_WAIT, PLAIN, REPLY_AS_JSON, TIMEOUT, complete_thread
 from clew.cli.ui.formatting import harmless
 from clew.cli.ui.printing import note, print_json
 from clew.cli.ui.terminal_input import TerminalInput
@@ -91,6 +91,7 @@ class AskOptions(Record):
     is_flag=True,
     help="Run nothing: print the exact prompt to stdout, and the decision, its reason and the price to stderr.",
 )
+@PLAIN
 @REPLY_AS_JSON
 def ask(prompt: str | None, instructions: str | None, timeout: str | None, explain: bool, **given: Any) -> int:
     """Ask an agent and stream its answer to stdout; everything else goes to stderr.

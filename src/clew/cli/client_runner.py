@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from clew.cli.ui.formatting import one_line, plural
-from clew.cli.ui.printing import note
+from clew.cli.ui.printing import be_plain, note
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ def with_client(
         async with api.open(work_dir=where, recover=not reads, **flags) as client:
             gc.freeze()
             gc.enable()
+            if client.settings.of("plain"):
+                be_plain()
             if not quiet:
                 report_recovered(client)
                 for words in client.settings.warnings:

@@ -81,13 +81,17 @@ def _run(args: list[str]) -> int:
 
 def _prepare_streams() -> None:
     """Makes sure that a run does not fail because of a character that the encoding lacks, or because of a closed
-    stream."""
+    stream, and that nothing but colours controls a terminal."""
     sys.stdout = sys.stdout or _null_stream()
     sys.stderr = sys.stderr or _null_stream()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
+    if sys.stdout.isatty() or sys.stderr.isatty():
+        from clew.cli.ui.safe_stream import guarded
+
+        sys.stdout, sys.stderr = guarded(sys.stdout), guarded(sys.stderr)
 
 
 def _null_stream() -> TextIO:

@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 
 import click
 
+from clew.cli.ui.printing import be_plain
 from clew.errors import UsageError
 
 MAX_NAMES = 1000
@@ -40,6 +41,18 @@ def age(_ctx: click.Context, param: click.Parameter, value: str | None) -> float
     return None if value is None else seconds(f"--{param.human_readable_name.replace('_', '-')}", value)
 
 
+def _plain(_ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if value:
+        be_plain()
+
+
+PLAIN = click.option(
+    "--plain",
+    is_flag=True,
+    expose_value=False,
+    callback=_plain,
+    help="Print answers on a terminal as the agent wrote them, without rendering their Markdown.",
+)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 REPLY_AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print one object instead of the answer.")
 LIMIT = click.option(

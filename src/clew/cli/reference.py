@@ -29,6 +29,22 @@ reply with its `error`, `clew review start` and `follow` that of a failed round,
 and `clew ask --explain` `{"error": {"code", "message", "hint"}}`. Only `clew runs watch --json`,
 `clew jobs watch --json` and `clew pair --json` print more: one event per line, and at the end the
 object of the job or the pair. An error is one line, and a second line that says what to do.
+
+## On a terminal
+
+An answer is rendered as Markdown while it streams: wrapped by words, with colours in code. Links are
+shown as text and address, HTML as text, images as `[image: what it shows](where)`. Code is neither
+indented nor broken, so that it can be copied. What is finished stays in the scrollback; only the last
+lines are redrawn. A newline begins a new line, as in the comments of code forges, and headings are
+those with `#`.
+
+The text itself is printed, exactly as the thread keeps it, if stdout is not a terminal. On a terminal
+it is printed with `--plain`, the setting `plain`, `TERM=dumb`, or an encoding other than UTF-8; then its
+control characters are visible. `NO_COLOR` removes the colours and keeps the layout.
+
+Nothing that an agent, a file, a forge or a thread contains can move the cursor, set the title of the
+window, write to the clipboard or hide text: control characters are shown as visible ones, such as `␛`
+for escape. A pipe gets them as they are: `clew ask … | less -R` shows what the agent wrote.
 """
 
 REPLY = """\

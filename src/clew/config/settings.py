@@ -244,6 +244,7 @@ TABLE: tuple[Setting, ...] = (
     Setting("pair.thinking", boolean, False, "its instructor reasons at length", in_project=True),
     Setting("pair.auto_save", boolean, True, "state files of pairs are written", in_project=True),
     Setting("store", word, None, "the database, postgresql://…; none: a file in CLEW_HOME", secret=True),
+    Setting("plain", boolean, False, "print answers on a terminal without rendering their Markdown"),
     Setting("max_agents", at_least_one, 4, "agents running at once on this machine (about 300 MB each)"),
     Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),
     Setting("agents.claude.path", word, None, "the Claude CLI; none: found by Clew", old_variable="CLEW_CLAUDE_PATH"),

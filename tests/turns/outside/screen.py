@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from rich.cells import cell_len
+
 ROWS: Final = 40
 COLUMNS: Final = 120
 
@@ -23,10 +25,11 @@ _PIECE: Final = re.compile(
 
 
 class Screen:
-    """A screen without colours. What scrolls out at the top is gone."""
+    """A screen without colours. Lines that scroll out at its top are in `history`."""
 
-    def __init__(self, rows: int = ROWS, columns: int = COLUMNS) -> None:
-        self._rows, self._columns = rows, columns
+    def __init__(self, columns: int = COLUMNS, rows: int = ROWS) -> None:
+        self._columns, self._rows = columns, rows
+        self.history: list[str] = []
         self._lines = [self._blank() for _ in range(rows)]
         self._row = self._column = 0
         self._top, self._bottom = 0, rows  # the region that scrolls
@@ -38,6 +41,11 @@ class Screen:
         return "\n".join("".join(line).rstrip() for line in self._lines).rstrip()
 
     @property
+    def everything(self) -> str:
+        """The screen with what has scrolled out of it."""
+        return "\n".join([*self.history, self.text]).rstrip()
+
+    @property
     def size(self) -> tuple[int, int]:
         """Rows and columns."""
         return self._rows, self._columns
@@ -46,6 +54,24 @@ class Screen:
     def cursor(self) -> tuple[int, int]:
         """Its row and column, as a terminal reports them: the first is 1."""
         return self._row + 1, min(self._column, self._columns - 1) + 1
+
+    def resize(self, columns: int, rows: int) -> None:
+        """As terminals do it that break lines which have become too long. The cursor is in the last line with text."""
+        lines = self._lines[: self._row + 1]
+        self._columns, self._rows = columns, rows
+        self._top, self._bottom = 0, rows
+        broken = [
+            line[start : start + columns]
+            for line in lines
+            for start in range(0, max(1, len("".join(line).rstrip())), columns)
+        ]
+        self.history += ["".join(line).rstrip() for line in broken[:-rows]]
+        kept = [[*line, *self._blank()][:columns] for line in broken[-rows:]]
+        self._lines = [*kept, *(self._blank() for _ in range(rows - len(kept)))]
+        self._row, self._column = len(kept) - 1, len("".join(kept[-1]).rstrip())
+
+    def _blank(self) -> list[str]:
+        return [" "] * self._columns
 
     def write(self, text: str) -> None:
         text, at = self._rest + text, 0
@@ -67,12 +93,20 @@ class Screen:
                 self._down()
             case "\b":
                 self._column = max(0, self._column - 1)
+            case "\t":
+                self._column = min((self._column // 8 + 1) * 8, self._columns - 1)
             case _ if character >= " ":
-                if self._column >= self._columns:
-                    self._column = 0
-                    self._down()
-                self._lines[self._row][self._column] = character
-                self._column += 1
+                self._put_cells(character, cell_len(character))
+
+    def _put_cells(self, character: str, cells: int) -> None:
+        if not cells:  # it joins the character before it
+            self._lines[self._row][max(0, self._column - 1)] += character
+            return
+        if self._column + cells > self._columns:
+            self._column = 0
+            self._down()
+        self._lines[self._row][self._column : self._column + cells] = [character, *[""] * (cells - 1)]
+        self._column += cells
 
     def _down(self) -> None:
         if self._row == self._bottom - 1:
@@ -83,6 +117,8 @@ class Screen:
     def _scroll(self, lines: int, top: int | None = None) -> None:
         top = self._top if top is None else top
         for _ in range(abs(lines)):
+            if lines > 0 and top == 0:
+                self.history.append("".join(self._lines[0]).rstrip())
             del self._lines[top if lines > 0 else self._bottom - 1]
             self._lines.insert(self._bottom - 1 if lines > 0 else top, self._blank())
 
@@ -160,6 +196,3 @@ class Screen:
     def _wipe(self, start: int, end: int) -> None:
         for column in range(start, min(end, self._columns)):
             self._lines[self._row][column] = " "
-
-    def _blank(self) -> list[str]:
-        return [" "] * self._columns

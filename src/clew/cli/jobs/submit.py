@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import seconds
+from clew.cli.options import PLAIN, seconds
 from clew.cli.ui.printing import note, print_json, say
 from clew.core.durations import DAY_S
 from clew.core.ids import SHORT_ID
@@ -103,6 +103,7 @@ WAIT = click.option(
     help="Save the work tree in refs/clew/jobs/ID while the job runs; needs a git repository.",
 )
 @WAIT
+@PLAIN
 @click.option("--json", "as_json", is_flag=True, help="Print the job as an object.")
 def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int:
     """Submit a job, and print its id. A worker (`clew work` or `clew serve --work`) runs it.

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import client_command
+from clew.cli.options import PLAIN
 from clew.cli.runs.watch import event_object
 from clew.cli.ui.formatting import PROMPT_CHARS, one_line
-from clew.cli.ui.printing import for_terminal, note, print_json, say
+from clew.cli.ui.printing import note, print_json, say, shown_markdown
 from clew.core.ids import SHORT_ID
 from clew.errors import Cancelled
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("job_id", metavar="ID")
+@PLAIN
 @click.option(
     "--json", "as_json", is_flag=True, help="Print every event as an object on a line of its own, then the job."
 )
@@ -94,7 +96,7 @@ async def _conclude(client: Client, job_id: str, *, as_json: bool) -> int:
 
     ended = await view_job(client, job_id)
     if ended.job.result is not None and not as_json:
-        say(for_terminal(ended.job.result))
+        say(shown_markdown(ended.job.result))
         sys.stdout.flush()
     note(closing_line(ended))
     if as_json:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import complete_pair
+from clew.cli.options import PLAIN, complete_pair
 from clew.cli.ui.formatting import harmless, plural
 from clew.cli.ui.printing import note, print_json
 from clew.errors import UsageError
@@ -104,6 +104,7 @@ class _Rounds(click.IntRange):
     metavar="DURATION",
     help="Stop a run of either part after this time: 90s, 30m, 2h, none.  [default: the setting timeout]",
 )
+@PLAIN
 @click.option("--json", "as_json", is_flag=True, help="Print one event per line, and the pair's object last.")
 def pair(
     text: str | None,

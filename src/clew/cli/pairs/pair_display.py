@@ -6,9 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from clew.cli.ui.formatting import harmless, joined, plural, price
-from clew.cli.ui.printing import print_json, say
+from clew.cli.ui.printing import print_json, say, shown_markdown
 from clew.cli.ui.run_display import RunDisplay, usage_words
-from clew.cli.ui.tool_lines import indented
 from clew.core.pairs.pair import (
     PairAsked,
     PairEvent,
@@ -59,7 +58,7 @@ class PairDisplay(RunDisplay):
             case PairOrdered():
                 self._ordered(event)
             case PairWorked():
-                self._say(f"{_head(event.round, PairPart.WORKER)}:\n{indented(harmless(event.text or '(nothing)'))}")
+                self._say(f"{_head(event.round, PairPart.WORKER)}:\n{_text(event.text)}")
             case PairSaved():
                 self._doing("saved")
             case PairWarned():
@@ -85,8 +84,7 @@ class PairDisplay(RunDisplay):
     def _ordered(self, event: PairOrdered) -> None:
         order = event.order
         what = "done" if not order.should_continue else "correct" if order.needs_correction else "do"
-        text = indented(harmless(order.instruction or "(nothing)"))
-        self._say(f"{_head(event.round, PairPart.INSTRUCTOR)}, {what}:\n{text}")
+        self._say(f"{_head(event.round, PairPart.INSTRUCTOR)}, {what}:\n{_text(order.instruction)}")
 
     def _say(self, text: str) -> None:
         if self._as_json:
@@ -109,6 +107,11 @@ class PairDisplay(RunDisplay):
 
 def _head(number: int, part: PairPart) -> str:
     return f"round {number}, {part}"
+
+
+def _text(text: str) -> str:
+    """An order or a report. In a pipe, too, its control characters are visible."""
+    return shown_markdown(harmless(text or "(nothing)"), indent="  ")
 
 
 def closing_line(state: PairState) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import AS_JSON
+from clew.cli.options import AS_JSON, PLAIN
 from clew.cli.ui import agent_questions
 from clew.cli.ui.formatting import one_line, short_ids
 from clew.cli.ui.printing import note, print_json
@@ -42,6 +42,7 @@ ASKED_CHARS = 60
     help="Answer a question of a form, named by its text or number; ANSWER is the label or number of an option, or "
     "your own words. If the form has only one question, its name and the = may be left out.",
 )
+@PLAIN
 @AS_JSON
 def answer(
     run_id: str | None,

@@ -8,7 +8,7 @@ import click
 
 from clew.api.wire.shape import stamp
 from clew.cli.client_runner import with_client
-from clew.cli.options import complete_thread
+from clew.cli.options import PLAIN, complete_thread
 from clew.cli.runs.control import active_runs
 from clew.cli.ui.agent_questions import how_to_answer, question_lines
 from clew.cli.ui.formatting import PROMPT_CHARS, one_line
@@ -32,6 +32,7 @@ CHECK_EVERY_S = 1.0  # how often to check that the run's process is alive: if it
 @click.command()
 @click.argument("run_id", metavar="[ID]", required=False)
 @click.option("--thread", metavar="NAME", shell_complete=complete_thread, help="Watch the newest run of this thread.")
+@PLAIN
 @click.option("--json", "as_json", is_flag=True, help="Print every event as an object on a line of its own.")
 def watch(run_id: str | None, thread: str | None, as_json: bool) -> int:
     """Show a run of any process live, from its first event to its end.

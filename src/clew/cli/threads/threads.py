@@ -9,7 +9,7 @@ import click
 from clew.api.wire.shape import stamp
 from clew.cli.client_runner import client_command, with_client
 from clew.cli.command_groups import SuggestingGroup
-from clew.cli.options import AS_JSON, NO_WAIT, REPLY_AS_JSON, TIMEOUT, complete_thread
+from clew.cli.options import AS_JSON, NO_WAIT, PLAIN, REPLY_AS_JSON, TIMEOUT, complete_thread
 from clew.cli.threads.archive import archive, archives, clean, restore
 from clew.cli.threads.branching.diff import diff
 from clew.cli.threads.branching.fork import fork
@@ -177,6 +177,7 @@ async def truncate(client: Client, name: str, turn_id: str, dry_run: bool) -> No
 @click.option("--fresh-session", is_flag=True, help="Ask in a fresh session with the transcript up to this prompt.")
 @TIMEOUT
 @NO_WAIT
+@PLAIN
 @REPLY_AS_JSON
 def retry(
     name: str,

@@ -1,12 +1,25 @@
-"""The answer on stdout as it streams: exactly the text that the stored turn will hold."""
+"""The answer on stdout as it streams. In a pipe, exactly the text that the stored turn will hold."""
 
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from clew.cli.ui.formatting import harmless
+from clew.cli.ui.printing import shows_markdown
 from clew.core.runs.answer import SEPARATOR
+
+if TYPE_CHECKING:
+    from clew.cli.ui.markdown.printer import MarkdownPrinter
+
+
+def answer_printer(out: TextIO | None = None) -> AnswerPrinter | MarkdownPrinter:
+    """Renders Markdown on a terminal; prints the text itself in a pipe, with --plain and on a simple terminal."""
+    if shows_markdown(out or sys.stdout):
+        from clew.cli.ui.markdown.printer import MarkdownPrinter
+
+        return MarkdownPrinter(out)
+    return AnswerPrinter(out)
 
 
 class AnswerPrinter:

@@ -26,10 +26,11 @@ CONTROL_CHARACTERS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202
 
 def harmless(text: str) -> str:
     """The text with its control characters made visible: what an agent wrote must not control the terminal."""
-    return re.sub(CONTROL_CHARACTERS, lambda match: _symbol(match.group()), text)
+    return re.sub(CONTROL_CHARACTERS, lambda match: symbol(match.group()), text)
 
 
-def _symbol(character: str) -> str:
+def symbol(character: str) -> str:
+    """The visible character that stands for a control character."""
     code = ord(character)
     return chr(0x2400 + code) if code < 0x20 else "�"
 

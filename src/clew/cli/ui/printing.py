@@ -12,6 +12,8 @@ from typing import Any, TextIO
 from clew.cli.ui.formatting import CONTROL_CHARACTERS, harmless
 from clew.core.costs.usage import MONEY_DIGITS
 
+PLAIN = "clew.plain"  # the key in click's context
+
 
 def note(text: str) -> None:
     """Prints a line for the user on stderr, separate from the answer."""
@@ -27,6 +29,41 @@ def note(text: str) -> None:
 def dim(text: str) -> str:
     """The text, dimmed if stderr shows colours."""
     return f"\x1b[2m{text}\x1b[0m" if sys.stderr is not None and has_colours(sys.stderr) else text
+
+
+def shows_markdown(stream: TextIO) -> bool:
+    """Whether Markdown is rendered there: on a terminal that can draw it, unless --plain was given."""
+    encoding = (getattr(stream, "encoding", None) or "").lower().replace("-", "")
+    return stream.isatty() and os.environ.get("TERM") != "dumb" and encoding == "utf8" and not _is_plain()
+
+
+def be_plain() -> None:
+    """Markdown is not rendered in this command: --plain was given, or the setting is on."""
+    import click
+
+    context = click.get_current_context(silent=True)
+    if context is not None:
+        context.find_root().meta[PLAIN] = True
+
+
+def _is_plain() -> bool:
+    import click
+
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.find_root().meta.get(PLAIN))
+
+
+def shown_markdown(text: str, *, indent: str = "") -> str:
+    """Markdown for stdout: rendered where `shows_markdown` says so, else as it is; every line is indented.
+
+    It may hold colours, so it must not be made harmless once more.
+    """
+    if shows_markdown(sys.stdout):
+        from clew.cli.ui.markdown.text import rendered
+
+        return rendered(text, sys.stdout, indent=indent)
+    lines = for_terminal(text).splitlines() if indent else []
+    return "\n".join(f"{indent}{line}".rstrip() for line in lines) if indent else for_terminal(text)
 
 
 def has_colours(stream: TextIO) -> bool:

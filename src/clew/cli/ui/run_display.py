@@ -7,7 +7,7 @@ import stat
 import sys
 from typing import TYPE_CHECKING, Self, TextIO
 
-from clew.cli.ui.answer_printer import AnswerPrinter
+from clew.cli.ui.answer_printer import answer_printer
 from clew.cli.ui.formatting import joined, local_time, one_line, price
 from clew.cli.ui.printing import dim, note
 from clew.core.costs.usage import NO_USAGE, Usage
@@ -31,7 +31,7 @@ class RunDisplay:
 
     def __init__(self, agent: str, *, as_json: bool) -> None:
         self._agent = agent
-        self._answer = None if as_json else AnswerPrinter()
+        self._answer = None if as_json else answer_printer()
         self._status: StatusLine | None = None
         self._tools: ToolLog | None = None
         if sys.stderr.isatty():

@@ -7,8 +7,12 @@ imported in another thread while the agent starts, so that nobody waits for the 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from typing import TYPE_CHECKING
+
+from clew.cli.ui.formatting import harmless
+from clew.cli.ui.printing import shows_markdown
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -73,9 +77,15 @@ class StatusLine:
         from rich.console import Console
         from rich.live import Live
 
-        console = Console(stderr=True)
+        from clew.cli.ui.safe_stream import unguarded
+
+        console = Console(file=unguarded(sys.stderr))
         if not console.is_terminal or console.is_dumb_terminal:
             return None
+        if shows_markdown(sys.stdout):
+            from clew.cli.ui.markdown.printer import preload
+
+            preload()
         return Live(
             console=console,
             get_renderable=self._line,
@@ -93,7 +103,7 @@ class StatusLine:
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(f"{frame} ", style="cyan")
         line.append(f"{clock(elapsed)} ", style="dim")
-        line.append(self._doing)
+        line.append(harmless(self._doing))
         if self._live is not None:  # leave room for ^C, which the terminal echoes: a line that wraps is not erased
             line.truncate(max(1, self._live.console.width - ECHO_CELLS), overflow="ellipsis")
         return line
