@@ -58,3 +58,15 @@ def test_jobs_and_reviews_expand_what_was_typed(desk: Any) -> None:
     assert desk.run("jobs", "list", "--json").json[0]["prompt"] == "Plan it well."
     done = desk.run("review", "start", "--focus", "/nosuch")
     assert done.code == 2 and "There is no command /nosuch" in done.err
+
+
+@pytest.mark.parametrize(("typed", "code", "is_sent"), [("y\n", 0, True), ("n\n", 2, False)])
+def test_a_file_outside_is_read_after_the_person_allowed_it(desk: Any, typed: str, code: int, is_sent: bool) -> None:
+    (desk.stage.folder / "notes.txt").write_text("FROM OUTSIDE\n")
+    terminal = desk.terminal("ask", "-t", "t", "see @../notes.txt")
+    terminal.read_until(r"notes\.txt")
+    terminal.read_until(r"\[y\]es, .*reason: ")
+    terminal.type(typed)
+    ended, shown = terminal.end()
+    assert ended == code, shown
+    assert any("FROM OUTSIDE" in str(request.body) for request in desk.api.main_requests) is is_sent

@@ -34,3 +34,13 @@ async def test_clear_and_compact(daemon: LocalDaemon) -> None:
     assert await daemon.post(f"/api/threads/{thread['id']}/clear", {}, 200) == {"archived": 0}
     done = await daemon.post(f"/api/threads/{thread['id']}/compact", {}, 200)
     assert done == {"session_id": None, "is_compacted": False}
+
+
+async def test_a_job_is_expanded_when_the_user_typed_it(daemon: LocalDaemon, scripted: Stage) -> None:
+    (scripted.work / "a.txt").write_text("one\n")
+    body = {"prompt": "see @a.txt", "cwd": str(scripted.work)}
+    assert (await daemon.post("/api/jobs", body, 201))["prompt"] == "see @a.txt"
+    assert "1\tone" in (await daemon.post("/api/jobs", {**body, "expand": True}, 201))["prompt"]
+    for path, more in (("/api/pairs", {"task": "/nosuch"}), ("/api/reviews", {"focus": "/nosuch"})):
+        answer = await daemon.http.post(path, json={"cwd": str(scripted.work), "expand": True, **more})
+        assert answer.status_code == 422 and "There is no command /nosuch" in answer.text

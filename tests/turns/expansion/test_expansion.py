@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from clew.api import exports
 from clew.api.client import Client, Thread
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import Answer
@@ -19,6 +20,7 @@ from clew.core.runs.run import RunStatus
 from clew.errors import UsageError
 from clew.testing.model.replies import Hang, Text
 from clew.testing.stage import Stage
+from turns.plain_cli import PlainCli
 
 COMMAND = (
     "---\ndescription: Says hello\nallowed-tools: Bash(echo:*), Edit\n---\nHello $ARGUMENTS, !`echo from the shell`.\n"
@@ -305,10 +307,8 @@ async def test_what_was_said_outside_or_comes_from_a_file_is_not_expanded(stage:
         PlainCli(stage).ask(reply.session_id, "what was asked outside")
         assert len((await thread.sync()).turns) == 2
         await (await thread.ask("all of it", expand=True, fresh_session=True))
-        file = stage.folder / "thread.clew"
-        await exports.export(client, [thread.name], file, unsigned=True)
-        await thread.delete()
-        imported = await exports.import_file(client, file, cwd=str(stage.work))
+        file = await exports.export(client, thread.name, exports.ExportOptions())
+        imported = await exports.import_file(client, file.content, exports.ImportOptions(str(stage.work)))
         again = await client.find(imported.threads[0].name)
         await again.change(permissions="all")
         await (await again.ask("imported", expand=True, fresh_session=True))

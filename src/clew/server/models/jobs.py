@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from clew.api.wire.shape import Permissions, Trust
 from clew.core.jobs.job import DEFAULT_PRIORITY, LEAST_URGENT, MOST_URGENT
-from clew.server.models.requests import Agent, Cwd, Model, PrintableText, Prompt, RequestModel
+from clew.server.models.requests import EXPAND, Agent, Cwd, Model, PrintableText, Prompt, RequestModel
 
 RFC_3339 = r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d{1,6})?(Z|[+-]\d{2}:\d{2})$"
 
@@ -40,6 +40,7 @@ Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 
 class NewJob(RequestModel):
     prompt: Prompt
+    expand: bool | None = EXPAND
     cwd: Cwd
     agent: Agent | None = None
     model: Model | None = None

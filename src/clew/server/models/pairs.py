@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from clew.server.models.requests import Agent, Cwd, Model, Name, Prompt, RequestModel, UnicodeText
+from clew.server.models.requests import EXPAND, Agent, Cwd, Model, Name, Prompt, RequestModel, UnicodeText
 
 WorkerPermissions = Literal["edits", "all", "read-only"]
 Rounds = Annotated[int, Field(ge=1, le=10_000)]
@@ -29,6 +29,7 @@ class PairSettings(RequestModel):
 
 class NewPair(PairSettings):
     task: Prompt
+    expand: bool | None = EXPAND
     cwd: Cwd
     rounds: Rounds | None = Field(None, description="At most this many rounds")
 

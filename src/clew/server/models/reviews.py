@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from clew.api.wire.reviews import Scope
-from clew.server.models.requests import Agent, Cwd, Id, Model, PrintableText, RequestModel, UnicodeText
+from clew.server.models.requests import EXPAND, Agent, Cwd, Id, Model, PrintableText, RequestModel, UnicodeText
 
 PATHS_BYTES = 100_000  # of all paths together, because they are passed on a command line
 
@@ -55,6 +55,7 @@ class ReviewSpec(NewRound):
     base: Base | None = None
     scope: Scope | None = Field(None, description="Which changes to review; default: all that are not committed")
     focus: Focus | None = None
+    expand: bool | None = EXPAND
     previous_review_id: Id | None = Field(None, description="Start the next round of this review instead of a new one")
 
 

@@ -45,9 +45,14 @@ async def create(new: requests.NewJob, shared: TheShared, creation: TheCreation)
     """
     if earlier := await created_before(creation, lambda job_id: _created(shared.client, job_id)):
         return earlier
+    cwd, prompt = shared.roots.resolved(new.cwd), new.prompt
+    if new.expand:
+        prompt = await shared.client.expand(
+            prompt, cwd=cwd, agent=new.agent, permissions=new.permissions or "edits", trust=new.trust
+        )
     options = jobs.JobOptions(
-        prompt=new.prompt,
-        cwd=shared.roots.resolved(new.cwd),
+        prompt=prompt,
+        cwd=cwd,
         agent=new.agent,
         model=new.model,
         permissions=new.permissions,

@@ -40,8 +40,13 @@ CURSOR = r"^\d{1,18}(\.\d{1,18}){3}$"
 async def start(new: requests.NewPair, shared: TheShared) -> Response:
     """The pair is on disk and running when this answers. It runs in the daemon; if that ends, the pair can be
     resumed."""
-    given = new.model_dump(exclude_none=True, exclude={"task", "cwd"})
-    options = pairs.PairOptions(text=new.task, cwd=shared.roots.resolved(new.cwd), **given)
+    given = new.model_dump(exclude_none=True, exclude={"task", "cwd", "expand"})
+    cwd, task = shared.roots.resolved(new.cwd), new.task
+    if new.expand:
+        task = await shared.client.expand(
+            task, cwd=cwd, agent=new.agent, permissions=new.permissions or "edits", trust="user"
+        )
+    options = pairs.PairOptions(text=task, cwd=cwd, **given)
     live = await pairs.start(shared.client, options)
     live.detach()
     return await _pair(shared.client, live.pair.id, 201, {"Location": f"/api/pairs/{live.pair.id}"})

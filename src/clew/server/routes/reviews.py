@@ -52,6 +52,9 @@ async def start(given: ReviewSpec, shared: TheShared) -> Response:
     cwd = shared.roots.resolved(given.cwd)
     if shared.roots.paths:  # the whole work tree is reviewed, also when cwd is a folder in it
         shared.roots.check(await shared.client.reviews.top(cwd))
+    focus = given.focus or ""
+    if given.expand and focus.strip():
+        focus = await shared.client.expand(focus, cwd=cwd, agent=given.agent, permissions="read-only", trust="user")
     live = await reviews.start(
         shared.client,
         reviews.ReviewOptions(
@@ -61,7 +64,7 @@ async def start(given: ReviewSpec, shared: TheShared) -> Response:
             scope=given.scope,
             agent=given.agent,
             model=given.model,
-            focus=given.focus or "",
+            focus=focus,
             resume=given.resume,
             timeout_s=given.timeout_s,
         ),

@@ -1127,6 +1127,8 @@ export interface components {
         NewJob: {
             /** @description Not blank, at most 10,000,000 characters */
             prompt: string;
+            /** @description The user typed this: `@path` and `/command` in it stand for files, which are read now */
+            expand?: boolean | null;
             /** @description An existing directory, absolute or from ~ */
             cwd: string;
             agent?: string | null;
@@ -1171,6 +1173,8 @@ export interface components {
             wait_for_limit?: boolean | null;
             /** @description Not blank, at most 10,000,000 characters */
             task: string;
+            /** @description The user typed this: `@path` and `/command` in it stand for files, which are read now */
+            expand?: boolean | null;
             /** @description An existing directory, absolute or from ~ */
             cwd: string;
             /** @description At most this many rounds */
@@ -2055,6 +2059,8 @@ export interface components {
             /** @description Which changes to review; default: all that are not committed */
             scope?: ("all" | "staged" | "unstaged") | null;
             focus?: string | null;
+            /** @description The user typed this: `@path` and `/command` in it stand for files, which are read now */
+            expand?: boolean | null;
             /** @description Start the next round of this review instead of a new one */
             previous_review_id?: string | null;
         };

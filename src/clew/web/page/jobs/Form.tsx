@@ -181,6 +181,7 @@ function requestBody(fields: Fields): Record<string, unknown> {
   const delayMinutes = Number(fields.delayMinutes);
   return {
     prompt: fields.prompt,
+    expand: true,
     cwd: fields.cwd.trim(),
     agent: fields.agent,
     permissions: fields.permissions,

@@ -197,6 +197,7 @@ function requestBody(fields: Fields): NewPairRequest {
   const rounds = Number(fields.rounds);
   return {
     task: fields.task.trim(),
+    expand: true,
     cwd: fields.cwd.trim(),
     agent: fields.agent,
     ...(fields.permissions === "ask" ? {} : { permissions: fields.permissions }), // a worker asks nobody

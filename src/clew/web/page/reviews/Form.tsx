@@ -113,7 +113,7 @@ function requestBody(fields: Fields): Record<string, unknown> {
     agent: fields.agent,
     ...(base ? { base } : {}),
     ...(paths.length > 0 ? { paths } : {}),
-    ...(fields.focus.trim() ? { focus: fields.focus.trim() } : {}),
+    ...(fields.focus.trim() ? { focus: fields.focus.trim(), expand: true } : {}),
     ...(fields.model.trim() ? { model: fields.model.trim() } : {}),
   };
 }
