@@ -33,7 +33,7 @@ object of the job or the pair. An error is one line, and a second line that says
 ## On a terminal
 
 An answer is rendered as Markdown while it streams: wrapped by words, with colours in code. Links are
-shown as text and address, HTML as text, images as `[image: what it shows](where)`. Code is neither
+shown as text and address, images as `[image: …]` and address, HTML as text. Code is neither
 indented nor broken, so that it can be copied. What is finished stays in the scrollback; only the last
 lines are redrawn. A newline begins a new line, as in the comments of code forges, and headings are
 those with `#`.

@@ -33,6 +33,9 @@ class AnswerPrinter:
         self._separator = ""  # to be printed before the next message
         self._last = "\n"
 
+    def preload(self) -> None:
+        """Nothing is needed to print a text as it is."""
+
     @property
     def at_line_start(self) -> bool:
         return self._last == "\n"

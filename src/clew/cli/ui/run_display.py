@@ -38,7 +38,8 @@ class RunDisplay:
             from clew.cli.ui.status_line import StatusLine
             from clew.core.runs.tool_calls import ToolLog
 
-            self._status, self._tools = StatusLine(), ToolLog()
+            self._status = StatusLine(self._answer.preload) if self._answer is not None else StatusLine()
+            self._tools = ToolLog()
         self._shares_terminal = self._answer is not None and sys.stdout.isatty()
         self._feeds_pipe = self._answer is not None and _is_pipe(sys.stdout)
         self._asking = False

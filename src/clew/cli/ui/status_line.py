@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from clew.cli.ui.formatting import harmless
-from clew.cli.ui.printing import shows_markdown
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -24,7 +24,10 @@ ECHO_CELLS = 3
 
 
 class StatusLine:
-    def __init__(self) -> None:
+    """`preload`: imports what else the command will draw with, in the thread that imports rich."""
+
+    def __init__(self, preload: Callable[[], None] = lambda: None) -> None:
+        self._preload = preload
         self._doing = "starting"
         self._began = time.monotonic()
         self._shown = True
@@ -82,10 +85,7 @@ class StatusLine:
         console = Console(file=unguarded(sys.stderr))
         if not console.is_terminal or console.is_dumb_terminal:
             return None
-        if shows_markdown(sys.stdout):
-            from clew.cli.ui.markdown.printer import preload
-
-            preload()
+        self._preload()
         return Live(
             console=console,
             get_renderable=self._line,

@@ -47,11 +47,8 @@ class Text:
         return self._flow.taken()
 
     def preview(self) -> list[Row]:
-        flow = self._flow.copy()
         source = self._passage.closed()
-        flow.add(spans_of(source, self._shown) if source else [(self._passage.rest, self._shown)])
-        flow.newline()
-        return flow.taken()
+        return self._flow.preview(spans_of(source, self._shown) if source else [(self._passage.rest, self._shown)])
 
     def _show(self, segments: Iterator[str]) -> None:
         for segment in segments:

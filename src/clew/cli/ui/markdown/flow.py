@@ -33,11 +33,15 @@ class Flow:
         self._gap: Span | None = None  # the space before the word
         self._rows: list[Row] = []  # complete
 
-    def copy(self) -> Flow:
-        other = Flow(self._columns, self._begin, self._rest, breaks=self._breaks)
-        other._row, other._row_cells = list(self._row), self._row_cells
-        other._word, other._gap = list(self._word), self._gap
-        return other
+    def preview(self, spans: Iterable[Span]) -> list[Row]:
+        """The rows that are not complete, as they would be if the text ended with the spans."""
+        saved = self._begin, [*self._row], self._row_cells, [*self._word], self._gap, self._rows
+        self._rows = []
+        self.add(spans)
+        self.newline()
+        rows = self._rows
+        self._begin, self._row, self._row_cells, self._word, self._gap, self._rows = saved
+        return rows
 
     def add(self, spans: Iterable[Span]) -> None:
         for text, shown in spans:

@@ -17,12 +17,6 @@ if TYPE_CHECKING:
     from clew.cli.ui.markdown.drawing import Drawing
 
 
-def preload() -> None:
-    from clew.cli.ui.markdown import document, drawing, passage  # noqa: F401
-
-    passage.spans_of("*text*")
-
-
 class MarkdownPrinter:
     """Each message is a text of its own: code that one does not close does not swallow the next."""
 
@@ -33,6 +27,11 @@ class MarkdownPrinter:
         self._printed = False  # some of this attempt's answer has been printed
         self._any = False  # something has been printed
         self._held = ""  # a carriage return, which may be half of a line break
+
+    def preload(self) -> None:
+        from clew.cli.ui.markdown import document, drawing, passage  # noqa: F401
+
+        passage.spans_of("*text*")
 
     @property
     def at_line_start(self) -> bool:
