@@ -48,7 +48,7 @@ class Cell(str):
 
 class ColouredScreen(Screen):
     def __init__(self, rows: int, columns: int) -> None:
-        super().__init__(rows, columns)
+        super().__init__(columns, rows)
         self._style = PLAIN
 
     def _put(self, character: str) -> None:

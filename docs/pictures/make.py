@@ -131,6 +131,7 @@ def page(daemon: Daemon, target: Path) -> None:
         with visiting(daemon, browser, **options) as visitor:
             opened = visitor.open(daemon.get("/api/threads/fix-login")["id"])
             expect(opened.get_by_test_id("turn-assistant")).to_have_count(3)
+            expect(opened.locator("code", has_text="60 * 60").last).to_be_visible()  # its Markdown is rendered
             opened.screenshot(path=target, animations="disabled")
         browser.close()
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import termios
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -10,12 +12,19 @@ from typing import Any
 import pytest
 
 import forkserver
-from turns.outside.terminal import Terminal
+from turns.outside.terminal import TIMEOUT_S, Terminal
 
 
 class ChatTerminal(Terminal):
     def _start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         return forkserver.Command(command, terminal=True, **options)
+
+    def wait_until_it_takes_keys(self) -> None:
+        """A dumb terminal shows the prompt before it takes single keys."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while termios.tcgetattr(self._master)[3] & termios.ICANON:
+            assert time.monotonic() < deadline, self.text
+            time.sleep(0.01)
 
 
 @pytest.fixture(params=[60, 120])

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from turns.outside.screen import COLUMNS, Screen
+from turns.outside.screen import COLUMNS, ROWS, Screen
 
 TIMEOUT_S: Final = 60.0
 ESCAPE, ENTER, CTRL_C, CTRL_U = "\x1b", "\r", "\x03", "\x15"
@@ -37,9 +37,10 @@ class Terminal:
         cwd: Path,
         *,
         columns: int = COLUMNS,
+        rows: int = ROWS,
         screen: Screen | None = None,
     ) -> None:
-        self._screen = screen or Screen(columns=columns)
+        self._screen = screen or Screen(columns, rows)
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", *self._screen.size, 0, 0))
         streams = {"stdin": slave, "stdout": slave, "stderr": slave}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import INSTRUCTIONS, TIMEOUT, complete_thread
+from clew.cli.options import INSTRUCTIONS, PLAIN, TIMEOUT, complete_thread
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     help="What agents see of each other's turns in a new thread; `clew threads set` changes it.  [default: shared]",
 )
 @TIMEOUT
+@PLAIN
 def chat(instructions: str | None, timeout: str | None, **given: Any) -> int:
     """Ask an agent in a loop: a prompt, its answer as `clew ask` shows it, and the next prompt.
 

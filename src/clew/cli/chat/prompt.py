@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from prompt_toolkit import PromptSession
@@ -10,12 +11,14 @@ from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import create_output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import is_dumb_terminal
 
 from clew.cli.chat.completion import PromptCompleter
 from clew.cli.chat.prompt_history import PromptHistory
 from clew.cli.ui.formatting import harmless, joined, one_line
+from clew.cli.ui.safe_stream import unguarded
 
 if TYPE_CHECKING:
     from clew.api.client import Client
@@ -45,6 +48,8 @@ class ChatPrompt:
             enable_suspend=True,
             search_ignore_case=True,
             style=STYLE,
+            # On a dumb terminal prompt_toolkit draws nothing, which it does only with an output of its own choice.
+            output=None if is_dumb_terminal() else create_output(unguarded(sys.stdout)),
         )
 
     async def read(self, offered: str = "") -> str:
