@@ -81,8 +81,6 @@ async def test_a_conversation_continues_in_a_named_thread(stage: Stage) -> None:
         second = content(await client.call_tool("ask", {"prompt": "two", "thread": "talk"}))
         assert (second["text"], second["session_resumed"]) == ("ack: two", True)
         assert second["warnings"][0].endswith("shown to claude (CLAUDE.md: a link).")
-            "not all of the project" in second["warnings"][0].lower() and "CLAUDE.md: a link" in second["warnings"][0]
-        )
         threads = content(await client.call_tool("list_threads", {}))["threads"]
         assert [(each["name"], each["kind"]) for each in threads] == [("talk", "chat")]
 
