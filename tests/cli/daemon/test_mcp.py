@@ -80,9 +80,7 @@ async def test_a_conversation_continues_in_a_named_thread(stage: Stage) -> None:
         (stage.work / "CLAUDE.md").symlink_to("/etc/hostname")
         second = content(await client.call_tool("ask", {"prompt": "two", "thread": "talk"}))
         assert (second["text"], second["session_resumed"]) == ("ack: two", True)
-        assert (
-            "not all of the project" in second["warnings"][0].lower() and "CLAUDE.md: a link" in second["warnings"][0]
-        )
+        assert second["warnings"][0].endswith("shown to claude (CLAUDE.md: a link).")
         threads = content(await client.call_tool("list_threads", {}))["threads"]
         assert [(each["name"], each["kind"]) for each in threads] == [("talk", "chat")]
 
