@@ -12,7 +12,6 @@ from clew.cli.client_runner import with_client
 from clew.cli.options import INSTRUCTIONS, NO_WAIT, PLAIN, REPLY_AS_JSON, TIMEOUT, complete_thread
 from clew.cli.ui.formatting import harmless
 from clew.cli.ui.printing import note, print_json
-from clew.cli.ui.terminal_input import TerminalInput
 from clew.core.expansion.invocation import session_command
 from clew.core.record import Record
 from clew.errors import NotFound, UsageError
@@ -296,6 +295,8 @@ async def note_unclaimed(client: Client, thread: Thread) -> None:
 
 async def new_thread(client: Client, options: AskOptions, text: str, attached: str = "") -> Thread:
     """The thread that is created for the prompt. Its name is printed."""
+    from clew.cli.ui.terminal_input import TerminalInput
+
     client.check_agent(options.agent)
     await client.check_prompt(
         text,
