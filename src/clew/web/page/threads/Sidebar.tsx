@@ -156,7 +156,8 @@ function ThreadItem({ thread, now }: { thread: Thread; now: number }) {
         <span class="thread-name">{thread.name}</span>
         <StateMark status={status} unread={unread} />
         <span class="thread-note">
-          {thread.agent} · {visible(baseName(thread.cwd))}
+          {thread.opened_at ? "open in a terminal" : thread.first_failure ? "first turn failed" : thread.agent} ·{" "}
+          {visible(baseName(thread.cwd))}
         </span>
         <time title={dateTime(thread.updated_at)} dateTime={thread.updated_at}>
           {age(thread.updated_at, now)}
