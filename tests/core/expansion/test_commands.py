@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clew.core.expansion.command_file import FileSyntax, fill_blocks, parse, permits, run_tools
+from clew.core.expansion.command_file import FileSyntax, fill_blocks, parse, permits, run_tools, shell_blocks
 from clew.core.expansion.invocation import BUILT_IN, CLEAR, COMPACT, Invocation, invocation_in, session_command
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import answer_by_policy
@@ -94,6 +94,9 @@ def test_frontmatter_is_read_and_removed() -> None:
         ("Bash(git add:*)", "git add x > y", False),
         ("Bash(git add:*)", "git add x & rm y", False),
         ("Bash(git add:*)", "git add x\nrm y", False),
+        ("Bash(git add", "rm y", False),  # a parenthesis that is not closed
+        ("[Bash(git commit -m 'a, b':*), Read]", "rm y", False),
+        ("Bash(git log:*)", "git log >/dev/nullx", False),
         ("Bash(git log:*), Bash(head:*)", "git log 2>/dev/null | head -5", True),
         ("Bash", "anything; at all", True),
         ("Edit", "ls", False),
@@ -109,3 +112,9 @@ def test_the_tools_of_a_command_are_what_the_permissions_of_a_run_understand(com
     question = QuestionAsked("q", "Bash", {"command": command}, is_form=False)
     answer = answer_by_policy(Permissions.ASK, question, run_tools(("Bash(git add:*)", "Edit")))
     assert (answer is not None and answer.allow) is allowed
+
+
+@pytest.mark.parametrize("text", ["```!\n" * 40_000, f"---\nallowed-tools: {'a(' * 100_000}\n---\n"])
+def test_a_hostile_file_of_a_command_is_read_once(text: str) -> None:
+    file = parse(text)
+    assert (file.allowed_tools, shell_blocks(file.body)) == ((), ())

@@ -48,6 +48,8 @@ def test_a_name_as_it_is_written_comes_before_the_name_without_punctuation() -> 
     assert mentions_in("@a#L2")[0].candidates == (FilePart("a#L2"), FilePart("a", 2, 2))
 
 
-@pytest.mark.parametrize("text", ["x" + "`" * 200_001, "``" + "` " * 100_000, "@" * 200_000, "```\n" * 50_000])
+@pytest.mark.parametrize(
+    "text", ["x" + "`" * 200_001, "``" + "` " * 100_000, "@" * 200_000, "```\n" * 50_000, "`a` @b " * 50_000]
+)
 def test_a_long_text_is_read_once(text: str) -> None:
-    assert [mention.written for mention in mentions_in(f"{text}\n\n@a")] == ["@a"]
+    assert [mention.written for mention in mentions_in(f"{text}\n\n@a")][-1] == "@a"

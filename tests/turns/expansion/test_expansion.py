@@ -116,6 +116,9 @@ async def test_an_edit_is_a_new_prompt_but_what_somebody_else_wrote_is_not(desk:
         thread = await a_thread(client, desk, permissions="all")
         await (await thread.ask("from a forge: @a.txt"))
         turn = (await thread.turns())[0]
+        command = await thread.edit(turn.id, "/team:plan from a forge: @a.txt", expand=True)
+        assert command.text == "Plan from a forge: @a.txt well."
+        await thread.edit(turn.id, "from a forge: @a.txt")
         edited = await thread.edit(turn.id, "from a forge: @a.txt!", expand=True)
         assert "<<<file" in (await thread.edit(turn.id, "mine: @.git/HEAD and @a.txt", expand=True)).text
         assert edited.typed is None and edited.text == "from a forge: @a.txt!"
@@ -221,6 +224,7 @@ async def test_a_linked_command_of_a_repository_is_refused(desk: Stage) -> None:
     ("prompt", "says", "hint"),
     [
         ("/model opus", "Clew has no /model", "clew threads set"),
+        ("/a" + "我" * 99, "There is no command /a" + "我" * 99 + ".", "blank before the slash"),  # too long for a file
         ("/helo", "There is no command /helo (did you mean hello?).", "blank before the slash"),
         ("/clear", "acts on a thread", "alone"),
         ("/denied", "allowed-tools does not permit: touch ran", "Bash(touch:*)"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -19,7 +20,10 @@ from clew.core.record import Record
 _FRONTMATTER = re.compile(r"\A\ufeff?---[^\S\n]*\n(.*?)^---[^\S\n]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"([A-Za-z][\w-]*)[^\S\n]*:(?:[^\S\n]+(.*))?\Z")
 _TOOL = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
-_SHELL = re.compile(r"^```!\s*?\n(.*?)^```[^\S\n]*$|(?<!\S)!`([^`\n]+)`", re.DOTALL | re.MULTILINE)
+_SHELL = re.compile(r"^```![^\S\n]*\n|(?<!\S)!`([^`\n]+)`", re.MULTILINE)
+_SHELL_END = re.compile(r"^```[^\S\n]*$", re.MULTILINE)
+_LISTED = re.compile(r"(?:[^,(]|\([^)]*\)?)+")  # between commas, except for those in parentheses
+_MAX_NAMES = 100  # of arguments
 _ANY_COMMAND = ("Bash", "Bash(*)", "Bash(:*)")
 
 
@@ -59,8 +63,10 @@ def parse(text: str) -> CommandFile:
         description=" ".join(fields.get("description", ())) or first_line,
         argument_hint=", ".join(fields.get("argument-hint", ())),
         name=" ".join(fields.get("name", ())),
-        allowed_tools=tuple(tool for each in fields.get("allowed-tools", ()) for tool in _TOOL.findall(each)),
-        arguments=tuple(name for each in fields.get("arguments", ()) for name in each.replace(",", " ").split()),
+        allowed_tools=tuple(tool for each in fields.get("allowed-tools", ()) for tool in _tools(each)),
+        arguments=tuple(name for each in fields.get("arguments", ()) for name in each.replace(",", " ").split())[
+            :_MAX_NAMES
+        ],
         for_user=" ".join(fields.get("user-invocable", ())).lower() not in ("false", "no", "off"),
     )
 
@@ -75,12 +81,20 @@ def _fields(head: str) -> Mapping[str, Sequence[str]]:
             values = fields.setdefault(key[1].lower(), [])
             value = (key[2] or "").strip()
             if value.startswith("[") and value.endswith("]"):
-                values += [_unquoted(each) for each in value[1:-1].split(",") if each.strip()]
+                values += [_unquoted(each) for each in _LISTED.findall(value[1:-1]) if each.strip()]
             elif value and value not in ("|", ">", "|-", ">-"):
                 values.append(_unquoted(value))
         elif line[:1] in (" ", "\t", "-") and line.strip():
             values.append(_unquoted(line.strip().removeprefix("- ")))
     return fields
+
+
+def _tools(listed: str) -> list[str]:
+    """The tools in a value. One whose parenthesis is not closed is none: without its pattern it would allow more."""
+    end = listed.rfind(")") + 1
+    begun, opened, _ = listed[end:].partition("(")
+    rest = begun if not opened else " ".join(re.split(r"[\s,]", begun)[:-1])
+    return [*_TOOL.findall(listed[:end]), *_TOOL.findall(rest)]
 
 
 def _unquoted(value: str) -> str:
@@ -90,10 +104,17 @@ def _unquoted(value: str) -> str:
 
 def shell_blocks(body: str) -> tuple[ShellBlock, ...]:
     """The commands whose output stands in the text: `` !`command` `` after a blank, and blocks that begin with ```!."""
-    return tuple(
-        ShellBlock((match[1] if match[1] is not None else match[2]).strip("\n"), match.start(), match.end())
-        for match in _SHELL.finditer(body)
-    )
+    ends = list(_SHELL_END.finditer(body))
+    starts = [end.start() for end in ends]
+    found, at = list[ShellBlock](), 0
+    while match := _SHELL.search(body, at):
+        at = match.end()
+        if match[1] is not None:
+            found.append(ShellBlock(match[1], match.start(), at))
+        elif (place := bisect_left(starts, at)) < len(ends):  # else it is not closed, and is text
+            command, at = body[at : starts[place]], ends[place].end()
+            found.append(ShellBlock(command.strip("\n"), match.start(), at))
+    return tuple(found)
 
 
 def words(arguments: str) -> list[str]:
@@ -185,7 +206,7 @@ def permits(allowed_tools: Sequence[str], command: str) -> bool:
     """
     if any(tool in _ANY_COMMAND for tool in allowed_tools):
         return True
-    plain = re.sub(r"\s[12]?>\s?/dev/null|\s2>&1", " ", command)
+    plain = re.sub(r"\s(?:[12]?>\s?/dev/null|2>&1)(?![^\s;&|])", " ", command)
     if any(mark in plain for mark in ("`", "$(", "<", ">")):
         return False
     parts = [part.strip() for part in re.split(r"&&|\|\||[;|\n]", plain)]

@@ -8,6 +8,7 @@ nothing is mentioned: a pasted program is full of decorators.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from clew.core.record import Record
@@ -38,11 +39,17 @@ def mentions_in(text: str) -> tuple[Mention, ...]:
     """The mentions, in order, each once."""
     if "@" not in text:
         return ()
-    code = list(_code(text)) if "`" in text or "~" in text else []
+    code = sorted(_code(text)) if "`" in text or "~" in text else []
+    starts = [start for start, _ in code]
+
+    def is_code(at: int) -> bool:
+        place = bisect_right(starts, at) - 1
+        return place >= 0 and at < code[place][1]
+
     found = {
         match.group(): Mention(match.group(), tuple(dict.fromkeys(_candidates(match))))
         for match in _MENTION.finditer(text)
-        if not any(start <= match.start() < end for start, end in code)
+        if not is_code(match.start())
     }
     return tuple(found.values())
 

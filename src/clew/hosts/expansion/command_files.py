@@ -43,7 +43,7 @@ def find(folders: Iterable[CommandFolder], name: str) -> FoundCommand | None:
     listed = list(folders)
     for folder in listed:
         path = _path(folder, name)
-        if path is not None and path.is_file():
+        if path is not None and os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for a name that is too long
             return FoundCommand(name, path, folder)
     for found in commands(folder for folder in listed if folder.skills):
         if head(found).name == name:

@@ -30,6 +30,7 @@ from clew.hosts.expansion.mentioned_files import Access, MentionedFile
 from clew.hosts.validation import existing_dir
 
 FILES_NOTE = "The files that are mentioned above with @, as they were when this was written:"
+MAX_FILLED_CHARS = 50_000_000  # of a command's file, if each `$` in it stood for all arguments
 NO_TOOLS: tuple[str, ...] = ()
 NOT_YET_RUN = "[The output of this command will be here: {command}]"
 NOT_YET_READ = "[You will be asked whether this file may be read.]"
@@ -81,14 +82,10 @@ class Expansion:
         """
         is_known = bool(known) and invocation_in(text) == invocation_in(known)
         command = None if is_known else await self._command(text, place, dry_run=dry_run)
-        if command is None:
+        written, mentions, tools = command or (text, mentions_in(text), NO_TOOLS)
+        if known:
             old = {part.path for mention in mentions_in(known) for part in mention.candidates}
-            written, tools = text, NO_TOOLS
-            mentions = tuple(
-                each for each in mentions_in(text) if not any(part.path in old for part in each.candidates)
-            )
-        else:
-            written, mentions, tools = command
+            mentions = tuple(each for each in mentions if not any(part.path in old for part in each.candidates))
         files = await self._files(mentions, place)
         for file in files:
             await self._check_access(file, place, person, dry_run=dry_run, asks=asks)
@@ -129,6 +126,8 @@ class Expansion:
         self, invocation: Invocation, found: FoundCommand, file: CommandFile, place: PromptPlace, *, dry_run: bool
     ) -> tuple[str, tuple[Mention, ...], tuple[str, ...]]:
         is_trusted = not found.folder.of_project or place.trust is Trust.PROJECT
+        if len(file.body) + file.body.count("$") * len(invocation.arguments) > MAX_FILLED_CHARS:
+            raise UsageError(f"The arguments of /{found.name} are too long for its file: {found.path}.")
         constants = {"CLAUDE_SKILL_DIR": str(found.path.parent)} if found.folder.skills else {}
         texts, commands = command_file.fill_blocks(file, found.folder.syntax, invocation.arguments, constants)
         if found.folder.skills:
