@@ -6,6 +6,8 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from clew.engine.rules.folder import UNUSED_S, write_rules
 
 FILES = {"00-CLAUDE-1.md": "be kind\n", "01-sub-2.md": "be quick\n"}
@@ -72,3 +74,19 @@ def test_folders_that_no_turn_uses_any_more_are_removed(tmp_path: Path) -> None:
     os.utime(tmp_path / "old", (past, past))
     write_rules(tmp_path / "new", BELOW, FILES)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "used"]
+
+
+def test_a_folder_of_all_copies_that_is_a_link_or_somebody_elses_is_not_used(tmp_path: Path) -> None:
+    rules, elsewhere = tmp_path / "rules", tmp_path / "elsewhere"
+    (elsewhere / "old").mkdir(parents=True)
+    os.utime(elsewhere / "old", (1, 1))
+    rules.symlink_to(elsewhere)
+    write_rules(rules / "abc", BELOW, FILES)
+    assert [path.name for path in elsewhere.iterdir()] == ["old"] and held(rules / "abc") == FILES
+    rules.chmod(0o777)
+    write_rules(rules / "abc", BELOW, FILES)
+    assert rules.stat().st_mode & 0o777 == 0o700
+    if os.getuid() == 0:
+        os.chown(rules, 54321, 54321)
+        with pytest.raises(PermissionError, match="somebody else"):
+            write_rules(rules / "def", BELOW, FILES)

@@ -78,3 +78,10 @@ async def test_sizes_missing_files_and_missing_commits(repo: Path) -> None:
     assert await files.read("CLAUDE.local.md", 99) == Unreadable("a link", "/etc/passwd")
     with pytest.raises(ClewError):
         await CommitFiles(RulesSource(str(repo), "0" * 40), os.environ).read("CLAUDE.md", 9)
+
+
+async def test_an_import_that_git_would_read_as_a_pattern_hides_no_other_rules(repo: Path) -> None:
+    (repo / "CLAUDE.md").write_text("base @:( and @:(glob)x and @:!x and @docs.md\n")
+    git(repo, "commit", "-q", "-am", "smiling")
+    rules = await collect(files_of(repo), ("",), LAYOUT)
+    assert [file.path for file in rules.files][:2] == ["CLAUDE.md", "docs.md"]

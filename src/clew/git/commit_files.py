@@ -10,6 +10,7 @@ from clew.git.command import Git
 
 _LINK = b"120000"
 _FILES = (b"100644", b"100755")
+_LITERAL = {"GIT_LITERAL_PATHSPECS": "1"}  # a path that begins with a colon is a path: rules name the files they import
 
 
 class CommitFiles:
@@ -52,4 +53,4 @@ class CommitFiles:
         return found
 
     async def _call(self, *args: str) -> bytes:
-        return await self._git.call(*args, cwd=self._source.repository, extra={})
+        return await self._git.call(*args, cwd=self._source.repository, extra=_LITERAL)

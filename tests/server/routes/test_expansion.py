@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from clew.testing.stage import Stage
-from server.daemons import LocalDaemon
+from server.daemons import LocalDaemon, local_daemon
 
 
 async def test_a_prompt_is_expanded_only_when_the_user_typed_it(daemon: LocalDaemon, scripted: Stage) -> None:
@@ -44,3 +44,17 @@ async def test_a_job_is_expanded_when_the_user_typed_it(daemon: LocalDaemon, scr
     for path, more in (("/api/pairs", {"task": "/nosuch"}), ("/api/reviews", {"focus": "/nosuch"})):
         answer = await daemon.http.post(path, json={"cwd": str(scripted.work), "expand": True, **more})
         assert answer.status_code == 422 and "There is no command /nosuch" in answer.text
+
+
+async def test_with_roots_a_prompt_is_edited_without_reading_a_file_outside_of_them(scripted: Stage) -> None:
+    (scripted.work / "secret.txt").write_text("one\n")
+    (scripted.work / "inside").mkdir()
+    async with local_daemon(scripted) as anywhere:
+        thread = await anywhere.thread("t")
+        asked = await anywhere.post(f"/api/threads/{thread['id']}/runs", {"prompt": "hello"}, 202)
+        await anywhere.ended(asked["id"])
+        turn = (await anywhere.turns("t"))[0]["id"]
+    async with local_daemon(scripted, roots=[scripted.work / "inside"]) as daemon:
+        for path, what in ((f"threads/{thread['id']}/turns/{turn}", "text"), (f"runs/{asked['id']}", "prompt")):
+            answer = await daemon.http.patch(f"/api/{path}", json={what: "see @secret.txt", "expand": True})
+            assert (answer.status_code, "1\tone" in answer.text) == (403, False)

@@ -5,6 +5,7 @@ Whatever an agent may have changed in it is undone first, so that an edited copy
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -22,7 +23,11 @@ PRIVATE = 0o700
 
 
 def write_rules(folder: Path, below: str, files: Mapping[str, str]) -> None:
-    """Makes `folder` hold exactly these files, in its folder `below`. Raises OSError."""
+    """Makes `folder` hold exactly these files, in its folder `below`. Raises OSError.
+
+    Also if the folder of all copies is somebody else's, who could change the rules before the agent reads them.
+    """
+    _check_own(folder.parent)
     make_private(folder.parent)
     with _locked(folder.parent):
         is_new = not os.path.lexists(folder)
@@ -55,6 +60,18 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def _check_own(folder: Path) -> None:
+    """A link is removed: where it leads is nothing of ours, and unused folders are deleted there."""
+    with suppress(FileNotFoundError):
+        found = folder.lstat()
+        if stat.S_ISLNK(found.st_mode):
+            folder.unlink()
+        elif found.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "It belongs to somebody else", str(folder))
+        elif stat.S_IMODE(found.st_mode) != PRIVATE:
+            folder.chmod(PRIVATE)
 
 
 def _make_own(folder: Path) -> None:

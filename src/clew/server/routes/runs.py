@@ -51,8 +51,11 @@ async def show(run_id: RunId, client: TheClient) -> Response:
 
 @router.patch("/{run}", response_model=wire.Run, responses=fails(404, 409))
 @takes_long_text
-async def edit(run_id: RunId, body: requests.RunChange, client: TheClient) -> Response:
+async def edit(run_id: RunId, body: requests.RunChange, shared: TheShared) -> Response:
     """Changes the prompt of a queued run; 409 once it has started."""
+    client = shared.client
+    if body.expand:  # it reads files in the thread's directory
+        await shared.ready_thread((await client.run(run_id)).thread_id)
     run = await client.edit_queued(run_id, body.prompt, expand=bool(body.expand))
     return json_response(wire.run(await client.views.run(run.id)).to_json())
 

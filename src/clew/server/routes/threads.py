@@ -205,9 +205,10 @@ async def fork(name: ThreadName, body: requests.ForkRequest, client: TheClient) 
 
 @router.patch("/{thread}/turns/{turn}", response_model=Turn, responses=fails(404, 409), tags=["turns"])
 @takes_long_text
-async def edit(name: ThreadName, turn: TurnId, body: requests.TurnChange, client: TheClient) -> Response:
+async def edit(name: ThreadName, turn: TurnId, body: requests.TurnChange, shared: TheShared) -> Response:
     """Edits a turn. The old text is kept, and later turns stay. `expand` is for a prompt that the user types anew."""
-    thread = await client.find(name)
+    client = shared.client
+    thread = await (shared.ready_thread(name) if body.expand else client.find(name))  # it reads files there
     edited = await thread.edit(turn, body.text, expand=bool(body.expand))
     return json_response(turn_shape(await client.views.turn(thread, edited.id)).to_json())
 
