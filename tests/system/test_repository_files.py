@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from clew.core.rules.rules import Unreadable
-from clew.system.repository_files import FolderFiles, root_of
+from clew.system.repository_files import FolderFiles
 
 SECRET = "not in the repository"
 
@@ -69,16 +69,3 @@ async def test_markdown_files_of_a_folder_are_listed_without_entering_links(top:
     assert await FolderFiles(str(top)).markdown("gone", 10) == []
     (top / "rules").symlink_to("docs")
     assert await FolderFiles(str(top)).markdown("rules", 10) == [("rules", Unreadable("a link", path="rules"))]
-
-
-def test_the_root_is_the_nearest_folder_with_git_data(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert root_of(top / "docs" / "deep") == top / "docs" / "deep", "without a repository it is the directory itself"
-    (top / ".git").mkdir()
-    assert root_of(top / "docs" / "deep") == top
-    monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert root_of(top / "docs" / "deep") == top, "it belongs to the owner of the directory"
-    if os.getuid() == 0:
-        os.lchown(top / ".git", 54321, 54321)
-        assert root_of(top / "docs" / "deep") == top / "docs" / "deep", "a stranger's"
-    (top / "docs" / ".git").write_text("gitdir: elsewhere")
-    assert root_of(top / "docs" / "deep") == top / "docs", "a work tree or a submodule"

@@ -11,9 +11,8 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from itertools import islice
-from pathlib import Path
 
 from clew.core.rules.rules import Unreadable
 
@@ -22,19 +21,6 @@ MAX_FOLDERS = 200  # that are searched for Markdown files
 MAX_ENTRIES = 1000  # of each
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-
-
-def root_of(work_dir: Path) -> Path:
-    """The root of the repository or work tree that contains the directory; without one, the directory itself.
-
-    A `.git` of a stranger above the directory does not count: on a shared machine, anybody may make one in /tmp.
-    """
-    with suppress(OSError):
-        owners = (os.geteuid(), work_dir.stat().st_uid)
-        for folder in (work_dir, *work_dir.parents):
-            with suppress(FileNotFoundError):
-                return folder if (folder / ".git").lstat().st_uid in owners else work_dir
-    return work_dir
 
 
 class FolderFiles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -35,9 +36,31 @@ def in_main_tree(work_dir: Path) -> str:
 
 def repository(work_dir: Path) -> Iterator[Path]:
     """The work directory and the folders above it, up to the repository's root; only itself if it is in none."""
-    above = (work_dir, *work_dir.parents)
-    root = next((n for n, folder in enumerate(above) if (folder / ".git").exists()), 0)
-    yield from above[: root + 1]
+    root = root_of(work_dir)
+    for folder in (work_dir, *work_dir.parents):
+        yield folder
+        if folder == root:
+            return
+
+
+def root_of(work_dir: Path) -> Path:
+    """The root of the repository or work tree that contains the directory; without one, the directory itself."""
+    return repository_root(work_dir) or work_dir
+
+
+def repository_root(work_dir: Path) -> Path | None:
+    """None: the directory is in no repository.
+
+    A `.git` of a stranger above the directory does not count: on a shared machine, anybody may make one in /tmp.
+    """
+    owners = {os.geteuid()}
+    with suppress(OSError):
+        owners.add(work_dir.stat().st_uid)
+    with suppress(OSError, ValueError):
+        for folder in (work_dir, *work_dir.parents):
+            with suppress(FileNotFoundError, NotADirectoryError):
+                return folder if (folder / ".git").lstat().st_uid in owners else None
+    return None
 
 
 def _main_tree(folder: Path, mark: Path) -> Path:

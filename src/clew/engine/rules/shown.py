@@ -17,7 +17,8 @@ from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.storage.async_store import StoreAccess
 from clew.errors import ClewError
 from clew.store.store import Store
-from clew.system.repository_files import FolderFiles, root_of
+from clew.system.repository_files import FolderFiles
+from clew.system.work_trees import root_of
 
 
 class ShownRules(Record):

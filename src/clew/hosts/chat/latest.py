@@ -13,6 +13,7 @@ from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.hosts.chat.agent_sessions import AgentSession, AgentSessions
 from clew.store.store import Store
+from clew.system.work_trees import repository_root
 
 THREADS_AT_ONCE = 100
 
@@ -46,8 +47,8 @@ async def newest_session(engine: Engine, cwd: str, allowed: Callable[[str], bool
 
 def repository_of(folder: str) -> str | None:
     """The root of the repository or work tree that contains the directory (looks at the disk). None: there is none."""
-    real = Path(os.path.realpath(folder))
-    return next((str(each) for each in (real, *real.parents) if os.path.lexists(each / ".git")), None)
+    root = repository_root(Path(os.path.realpath(folder)))
+    return None if root is None else str(root)
 
 
 def _latest_in(store: Store, root: str) -> Thread | None:
