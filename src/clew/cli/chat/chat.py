@@ -66,7 +66,7 @@ def chat(instructions: str | None, timeout: str | None, **given: Any) -> int:
 
     standing = read_instructions(instructions) if instructions is not None else None
     options = AskOptions(
-        fresh_session=False, no_resume=False, no_wait=False, wait_for_limit=False, as_json=False, **given
+        fresh_session=False, no_resume=False, no_wait=False, wait_for_limit=False, as_json=False, images=(), **given
     )
 
     async def work(client: Client) -> int:
