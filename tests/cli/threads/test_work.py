@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clew.testing.model.scripts import ToolUse
+from clew.testing.model.scripts import FINAL, Fail, ToolUse
 from cli.conftest import TIMEOUT_S
 
 REFUSED = "!fail 401 authentication_error invalid x-api-key"
@@ -78,3 +78,20 @@ def test_a_first_turn_that_failed_is_said_in_the_list(cli: Any) -> None:
     assert "first turn failed" not in cli.run("threads", "list").out
     assert cli.run("ask", "-t", "t", REFUSED).code == 4
     assert "first turn failed" not in cli.run("threads", "list").out, "it was answered before"
+
+
+@pytest.mark.rest
+def test_answers_are_rendered_on_a_terminal_and_prompts_are_shown_as_they_were_typed(cli: Any) -> None:
+    cli.run("ask", "-t", "t", "!say **bold** \x1b[2Jwords")
+    rendered = cli.terminal("threads", "show", "t", NO_COLOR="1").end()[1]
+    assert "\nbold ␛[2Jwords\n" in rendered and "\n!say **bold** ␛[2Jwords\n" in rendered
+    plain = cli.terminal("threads", "show", "t", "--plain").end()[1]
+    assert "\n**bold** ␛[2Jwords\n" in plain
+    assert "\n**bold** \x1b[2Jwords\n" in cli.run("threads", "show", "t").out, "a pipe gets what was written"
+
+
+def test_the_tool_calls_of_a_run_that_failed_follow_its_prompt(cli: Any) -> None:
+    cli.api.script.extend([ToolUse("Bash", {"command": "echo hi"}), Fail(400, "invalid_request_error", "no", FINAL)])
+    assert cli.run("ask", "-t", "t", "--permissions", "all", "go").code != 0
+    assert "you  " in (shown := cli.run("threads", "show", "t").out)
+    assert "\ngo\n· Bash echo hi\n(no answer: " in shown

@@ -24,6 +24,7 @@ print(f"status {status}, ours: {os.tcgetpgrp(0) == os.getpgrp()}", flush=True)
 """
 pytestmark = pytest.mark.process
 CTRL_Z = "\x1a"
+LONG = "for each in $(seq 200); do sleep 0.1; done"  # ends by itself, whatever becomes of the test
 
 
 @pytest.fixture
@@ -69,9 +70,15 @@ def test_a_suspended_program_suspends_both_and_fg_continues_both(shell: Terminal
 
 
 def test_a_signal_is_passed_on_and_a_killed_program_is_reported(shell: Terminal, script: str) -> None:
-    shell.type(f"{script} sh -c 'trap \"echo told; exit 3\" TERM; kill -TERM $PPID; while :; do :; done'\r")
+    shell.type(f"{script} sh -c 'trap \"echo told; exit 3\" TERM; kill -TERM $PPID; {LONG}'\r")
     shell.wait_for(r"(?s)told\n.*status 3, ours: True")
     shell.type(f"{script} sh -c 'kill -KILL $$'\r")
+    shell.wait_for(f"status -{int(signal.SIGKILL)}, ours: True")
+
+
+def test_a_program_that_ignores_a_signal_is_killed_by_the_second_one(shell: Terminal, script: str) -> None:
+    signals = "trap '' TERM HUP; kill -TERM $PPID; kill -HUP $PPID"
+    shell.type(f'{script} sh -c "{signals.replace("$", chr(92) + "$")}; sleep 20"\r')
     shell.wait_for(f"status -{int(signal.SIGKILL)}, ours: True")
 
 

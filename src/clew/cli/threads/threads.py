@@ -25,7 +25,7 @@ from clew.cli.threads.settings import rename, set_
 from clew.cli.threads.sync import sync
 from clew.cli.threads.work import call_lines, file_lines, session_lines, session_objects, work_object
 from clew.cli.ui.formatting import agent_words, ago, harmless, one_line, plural, short_ids, speaker
-from clew.cli.ui.printing import for_terminal, note, print_json, say
+from clew.cli.ui.printing import for_terminal, note, print_json, say, shown_markdown
 from clew.cli.ui.upcoming import upcoming_of
 from clew.core.images import words
 from clew.core.lookup import ALL_ROWS
@@ -77,6 +77,7 @@ for command in (
 
 @threads.command()
 @click.argument("name", shell_complete=complete_thread)
+@PLAIN
 @AS_JSON
 @client_command(reads=True)
 async def show(client: Client, name: str, as_json: bool) -> None:
@@ -114,9 +115,13 @@ async def show(client: Client, name: str, as_json: bool) -> None:
     unanswered = _unanswered(turns, await client.runs(thread=thread, limit=ALL_ROWS))
     for number, turn in enumerate(turns, start=1):
         work_of_turn = of_turn.get(turn.id)
-        say("\n".join([f"\n{_turn_heading(number, turn, short[turn.id])}", *call_lines(work_of_turn)]))
+        calls, files = call_lines(work_of_turn), file_lines(work_of_turn)
         images = [f"[image: {harmless(words(image))}]" for image in turn.images]
-        say("\n".join([for_terminal(turn.shown), *images, *file_lines(work_of_turn)]))
+        say(f"\n{_turn_heading(number, turn, short[turn.id])}")
+        if turn.role == "assistant":
+            say("\n".join([*calls, shown_markdown(turn.shown), *images, *files]))
+        else:  # a prompt without an answer may have calls
+            say("\n".join([for_terminal(turn.shown), *images, *calls, *files]))
         if turn.id in unanswered:
             say(f"(no answer{unanswered[turn.id]})")
     say()
