@@ -7,18 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from clew.agents.adapter import CommandFolder
-from clew.system.repository_files import root_of
+from clew.system.work_trees import repository
 
 
 def command_folders(config_dir: str, work_dir: str) -> Iterator[CommandFolder]:
     """The user's, then those of each folder up to the root of the repository, the nearest first."""
     users = Path(os.path.realpath(config_dir))
     yield from _in(users, of_project=False)
-    here = Path(work_dir)
-    root = root_of(here)  # not a stranger's, as for rules
-    for folder in (here, *here.parents):
-        if not folder.is_relative_to(root):
-            return
+    for folder in repository(Path(work_dir)):
         if (settings := folder / ".claude") != users:
             yield from _in(settings, of_project=True)
 
