@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import INSTRUCTIONS, NO_WAIT, PLAIN, REPLY_AS_JSON, TIMEOUT, complete_thread
+from clew.cli.options import (
+    CONTINUE,
+    CWD,
+    INSTRUCTIONS,
+    NO_WAIT,
+    PERMISSIONS,
+    PLAIN,
+    REPLY_AS_JSON,
+    TIMEOUT,
+    TRUST,
+    VISIBILITY,
+    complete_thread,
+)
 from clew.cli.ui.formatting import harmless
 from clew.cli.ui.printing import note, print_json
 from clew.core.expansion.invocation import session_command
@@ -50,42 +62,18 @@ class AskOptions(Record):
 @click.option(
     "-t", "--thread", metavar="NAME", shell_complete=complete_thread, help="Continue this thread, or create it."
 )
-@click.option(
-    "-c",
-    "--continue",
-    "continue_",
-    is_flag=True,
-    help="Continue the latest thread of this directory, or else of its repository.",
-)
+@CONTINUE
 @click.option("--agent", metavar="AGENT", help="The agent that answers; in an existing thread, for this turn only.")
 @click.option("--model", metavar="MODEL", help="The model; in an existing thread, for this turn only.")
-@click.option(
-    "--cwd",
-    metavar="DIR",
-    help="The work directory; an existing thread moves there.  [default: the thread's; for a new thread, this one]",
-)
+@CWD
 @click.option(
     "--fresh-session", is_flag=True, help="Start a fresh session with the whole transcript, for this turn only."
 )
 @click.option("--no-resume", is_flag=True, help="Like enable_resume = false, for this turn only.")
 @INSTRUCTIONS
-@click.option(
-    "--permissions",
-    type=click.Choice(["ask", "edits", "read-only", "all"]),
-    help="What the agent may do without asking. `all` means everything.  "
-    "[default: the thread's; for a new thread, ask]",
-)
-@click.option(
-    "--trust",
-    type=click.Choice(["user", "project"]),
-    help="Whose agent settings, hooks and MCP servers are loaded. Those of a project can run code.  "
-    "[default: the thread's; for a new thread, user]",
-)
-@click.option(
-    "--visibility",
-    type=click.Choice(["shared", "own"]),
-    help="What agents see of each other's turns in a new thread; `clew threads set` changes it.  [default: shared]",
-)
+@PERMISSIONS
+@TRUST
+@VISIBILITY
 @TIMEOUT
 @NO_WAIT
 @click.option(

@@ -77,6 +77,35 @@ TIMEOUT = click.option(
     callback=_timeout,
     help="Stop the run after this time: 90s, 30m, 2h, none; a bare number is seconds.  [default: the setting timeout]",
 )
+CONTINUE = click.option(
+    "-c",
+    "--continue",
+    "continue_",
+    is_flag=True,
+    help="Continue the latest thread of this directory, or else of its repository.",
+)
+CWD = click.option(
+    "--cwd",
+    metavar="DIR",
+    help="The work directory; an existing thread moves there.  [default: the thread's; for a new thread, this one]",
+)
+PERMISSIONS = click.option(
+    "--permissions",
+    type=click.Choice(["ask", "edits", "read-only", "all"]),
+    help="What the agent may do without asking. `all` means everything.  "
+    "[default: the thread's; for a new thread, ask]",
+)
+TRUST = click.option(
+    "--trust",
+    type=click.Choice(["user", "project"]),
+    help="Whose agent settings, hooks and MCP servers are loaded. Those of a project can run code.  "
+    "[default: the thread's; for a new thread, user]",
+)
+VISIBILITY = click.option(
+    "--visibility",
+    type=click.Choice(["shared", "own"]),
+    help="What agents see of each other's turns in a new thread; `clew threads set` changes it.  [default: shared]",
+)
 
 
 def complete_thread(_ctx: Any, _param: Any, incomplete: str) -> list[str]:

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from clew.cli.client_runner import with_client
-from clew.cli.options import INSTRUCTIONS, PLAIN, TIMEOUT, complete_thread
+from clew.cli.options import (
+    CONTINUE,
+    CWD,
+    INSTRUCTIONS,
+    PERMISSIONS,
+    PLAIN,
+    TIMEOUT,
+    TRUST,
+    VISIBILITY,
+    complete_thread,
+)
 from clew.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,32 +27,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("thread", required=False, shell_complete=complete_thread)
-@click.option("-c", "--continue", "continue_", is_flag=True, help="Continue the latest thread of this directory.")
+@CONTINUE
 @click.option("--agent", metavar="AGENT", help="The agent that answers; in an existing thread, in this chat only.")
 @click.option("--model", metavar="MODEL", help="The model; in an existing thread, in this chat only.")
-@click.option(
-    "--cwd",
-    metavar="DIR",
-    help="The work directory; an existing thread moves there.  [default: the thread's; for a new thread, this one]",
-)
+@CWD
 @INSTRUCTIONS
-@click.option(
-    "--permissions",
-    type=click.Choice(["ask", "edits", "read-only", "all"]),
-    help="What the agent may do without asking. `all` means everything.  "
-    "[default: the thread's; for a new thread, ask]",
-)
-@click.option(
-    "--trust",
-    type=click.Choice(["user", "project"]),
-    help="Whose rules, agent settings, hooks and MCP servers are loaded. Those of a project can run code.  "
-    "[default: the thread's; for a new thread, user]",
-)
-@click.option(
-    "--visibility",
-    type=click.Choice(["shared", "own"]),
-    help="What agents see of each other's turns in a new thread; `clew threads set` changes it.  [default: shared]",
-)
+@PERMISSIONS
+@TRUST
+@VISIBILITY
 @TIMEOUT
 @PLAIN
 def chat(instructions: str | None, timeout: str | None, **given: Any) -> int:
