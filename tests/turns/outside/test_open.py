@@ -57,6 +57,8 @@ async def test_what_is_said_in_the_tui_comes_in_and_the_session_is_resumed(real:
                 await talk.thread.ask("now", wait=False)
             with pytest.raises(Busy, match="is open in a terminal"):
                 await talk.thread.truncate("1")
+            with pytest.raises(Busy, match="is open in a terminal"):
+                await talk.thread.compact()
             assert (await talk.client.views.summary("t")).opened_at is not None
             await asyncio.to_thread(tui.quit)
             tui.wait_for(r"4 turns came in · [$]")

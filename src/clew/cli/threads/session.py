@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from clew.cli.ui.formatting import plural
 from clew.cli.ui.printing import note
+from clew.cli.ui.progress import Progress
 from clew.core.expansion.invocation import CLEAR, session_command
 from clew.errors import UsageError
 
@@ -23,7 +24,9 @@ async def act_on_session(thread: Thread | None, text: str) -> int:
         archived = await thread.clear()
         note(f"{thread.name} begins anew: {plural(archived, 'turn')} archived, nothing deleted")
         return 0
-    done = await thread.compact(command.arguments)
+    async with Progress() as progress:
+        progress.say(f"compacting the session of {thread.name}")
+        done = await thread.compact(command.arguments)
     if done.session_id is None:
         note(f"the next turn of {thread.name} would resume no session: there is nothing to compact")
     elif done.is_compacted:
