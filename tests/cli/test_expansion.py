@@ -47,6 +47,9 @@ def test_clear_and_compact_act_on_the_thread(desk: Any) -> None:
     done = desk.run("ask", "-t", "t", "/compact")
     assert (done.code, done.err) == (0, "the next turn of t would resume no session: there is nothing to compact\n")
     assert "fresh" in desk.run("ask", "-t", "t", "hello").err
+    assert desk.run("ask", "-t", "t", "--json", "/clear").json == {"thread": "t", "archived": 2}
+    compacted = desk.run("ask", "-t", "t", "--json", "/compact").json
+    assert compacted == {"thread": "t", "session_id": None, "is_compacted": False}
 
 
 def test_explain_shows_the_expanded_prompt(desk: Any) -> None:
