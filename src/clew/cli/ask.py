@@ -128,7 +128,7 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
         if session_command(text) is not None:
             from clew.cli.threads.session import act_on_session
 
-            return await act_on_session(await _existing(client, options), text)
+            return await act_on_session(await _existing(client, options), text, as_json=options.as_json)
         thread, images = await _thread(client, options, text, attached)
         await note_unclaimed(client, thread)
 

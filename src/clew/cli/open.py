@@ -94,7 +94,7 @@ async def _open(thread: Thread, agent: str | None, model: str | None) -> int:
     if trouble is not None:
         note(f"{trouble.message} {trouble.hint}")
     elif synced is None:
-        note(f"another process took {thread.name} over meanwhile; clew threads sync shows what came in")
+        note(f"another command uses {thread.name} already; what was said here comes in there")
     else:
         _report(synced)
     return status if status >= 0 else KILLED - status

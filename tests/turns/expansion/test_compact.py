@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from clew.errors import UsageError
-from clew.testing.model.replies import Text
+from clew.errors import AgentFailed, UsageError
+from clew.testing.model.replies import FINAL, Fail, Text
 from clew.testing.stage import Stage
 
 SUMMARY = "scripted summary"
@@ -31,6 +31,21 @@ async def test_a_session_is_compacted_and_the_next_turn_resumes_it(real: Stage) 
         assert SUMMARY in shown and "question 0 " not in shown
         turns = await thread.turns()
         assert len(turns) == 10 and "question 0" in turns[0].text
+
+
+@pytest.mark.real
+async def test_what_the_agent_says_about_a_compaction_is_passed_on(real: Stage) -> None:
+    async with real.open() as client:
+        thread = await client.thread("t", cwd=real.work)
+        await (await thread.ask("hello"))
+        real.api.reply = lambda request: Fail(400, "invalid_request_error", "no way", FINAL)
+        with pytest.raises(AgentFailed, match="not compacted: Error during compaction: API Error: 400 no way"):
+            await thread.compact()
+        real.api.reply = None
+        assert (await thread.compact()).is_compacted
+        again = await thread.compact()
+        assert again.session_id is not None and not again.is_compacted, "there was too little in it"
+        assert (await (await thread.ask("on"))).session_resumed
 
 
 @pytest.mark.real

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 import signal
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from clew.cli.ui.upcoming import upcoming_of
 from clew.core.runs.events import RunQueued
 from clew.engine.process.family import started_at
 from clew.errors import Busy
@@ -57,10 +59,15 @@ async def test_what_is_said_in_the_tui_comes_in_and_the_session_is_resumed(real:
                 await talk.thread.ask("now", wait=False)
             with pytest.raises(Busy, match="is open in a terminal"):
                 await talk.thread.truncate("1")
+            with pytest.raises(Busy, match="is open in a terminal"):
+                await talk.thread.compact()
             assert (await talk.client.views.summary("t")).opened_at is not None
+            shown = "\n".join((await upcoming_of(talk.client, talk.thread)).lines())
+            assert "open in a terminal, 0s ago: other prompts wait" in re.sub(r"\d+[smh] ago", "0s ago", shown)
             await asyncio.to_thread(tui.quit)
             tui.wait_for(r"4 turns came in · [$]")
         await talk.check()
+        assert (await upcoming_of(talk.client, talk.thread)).opened_at is None
         assert (await talk.client.views.summary("t")).opened_at is None
         reply = await talk.ask()
         assert (reply.session_resumed, reply.session_id, reply.warnings) == (True, session_id, ())

@@ -116,6 +116,7 @@ _BY_WORDING = (
 )
 _EPOCH = r"limit reached\|(\d{9,})"
 _DATE = r"regain access on (\d{4}-\d\d-\d\d) at (\d\d:\d\d) UTC"
+_TOO_LITTLE = "Not enough messages to compact"  # the CLI's own answer to /compact
 _NOT_THE_ACCOUNTS = "not your usage limit"  # in the text of a 429 that is about the service, not the account
 
 
@@ -133,7 +134,10 @@ def diagnose(
     """
     if result is not None and not result.get("is_error") and not result.get("api_error_status"):
         if result.get("num_turns") == 0:
-            return Diagnosis(answered=False, message="the agent did not pass the prompt on to the model")
+            said_itself = first_line(str(result.get("result", ""))) if result.get("local_command") else ""
+            if said_itself.startswith(_TOO_LITTLE):
+                return Diagnosis(answered=True)
+            return Diagnosis(answered=False, message=said_itself or "the agent did not pass the prompt on to the model")
         return Diagnosis(answered=True)
     words = _words(result, said, stderr)
     outcome = _by_structure(result or {}, said or {}, resumed=resumed) or outcome_of(words, _BY_WORDING)

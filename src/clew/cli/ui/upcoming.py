@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from clew.api.wire.shape import stamp
 from clew.cli.ui import agent_questions
-from clew.cli.ui.formatting import harmless, one_line
+from clew.cli.ui.formatting import ago, harmless, one_line
 from clew.core.ids import SHORT_ID
 from clew.core.record import Record
 from clew.core.runs.run import LIVE, Run, RunStatus
@@ -27,6 +28,7 @@ class Upcoming(Record):
     preview: Preview | None
     words: str  # the preview as text, or why there is none
     outside: Synced  # what `threads sync` would bring in
+    opened_at: float | None  # since when it is open in a terminal
 
     def lines(self) -> list[str]:
         lines = [f"queued: {run.id[:SHORT_ID]}  {one_line(run.shown, PROMPT_CHARS)}" for run in self.queued]
@@ -38,6 +40,8 @@ class Upcoming(Record):
             made, them = ("turn was made", "it") if count == 1 else ("turns were made", "them")
             command = f"clew threads sync {self.outside.name}"
             lines.append(f"outside: {count:,} {made} outside Clew; the next turn, or {command}, brings {them} in")
+        if self.opened_at is not None:
+            lines.append(f"open in a terminal, {ago(self.opened_at)}: other prompts wait until it is left")
         return [*lines, f"next turn: {self.words}"]
 
     def as_object(self) -> dict[str, Any]:
@@ -57,6 +61,7 @@ class Upcoming(Record):
             "questions": [agent_questions.as_object(each, live=each.run_id in self.live) for each in self.questions],
             "next_turn": next_turn,
             "outside_turns": len(self.outside.turns),
+            "opened_at": stamp(self.opened_at),
         }
 
 
@@ -66,7 +71,8 @@ async def upcoming_of(client: Client, thread: Thread) -> Upcoming:
     questions = tuple(await client.views.questions(thread=thread))
     preview, words = await next_turn(thread)
     outside = await thread.sync(dry_run=True)
-    return Upcoming(queued, questions, frozenset(run.id for run in runs), preview, words, outside)
+    opened_at = (await client.views.summary(thread.name)).opened_at
+    return Upcoming(queued, questions, frozenset(run.id for run in runs), preview, words, outside, opened_at)
 
 
 async def next_turn(thread: Thread) -> tuple[Preview | None, str]:

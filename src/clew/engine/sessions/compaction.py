@@ -23,7 +23,7 @@ from clew.engine.process.agent import AgentProcess
 from clew.engine.request import TurnRequest
 from clew.engine.rules.shown import shown_rules, write_copies
 from clew.engine.sessions.outside import arrival, store_arrival
-from clew.errors import AgentFailed, Busy, UsageError
+from clew.errors import AgentFailed, UsageError
 from clew.store.store import Store
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ async def compact(engine: Engine, thread: Thread, focus: str) -> Compacted:
 def _take(engine: Engine, store: Store, thread: Thread, key: str, token: str) -> None:
     with store.transaction():
         if not leases.take_over(store, key, token, engine.context, engine.settings):
-            raise Busy(f"A run is in progress in {thread.name}.", hint="Wait for it, or stop it with clew runs cancel.")
+            raise leases.in_use(thread, store.leases.find(key))
 
 
 def _taken_over(thread: Thread) -> AgentFailed:
