@@ -88,8 +88,8 @@ EXPLANATION = """\
 | `unfinished` | a run that a crash left, or null. The next command ends it first, which may change the decision |
 | `rewound_to` | the number of the turn to which the session would be rewound, or null |
 | `outside_turns` | turns that were made outside Clew: they come into the thread first |
-| `rules` | the files of the project's [rules](settings.md#rules-of-the-project) that the agent is shown |
 | `images` | the images that would be sent with the prompt; their price is not in the estimates |
+| `rules` | the files of the project's [rules](settings.md#rules-of-the-project) that the agent is shown |
 """
 
 ROUND = """\
