@@ -22,9 +22,11 @@ def test_what_was_typed_is_shown_and_what_it_stands_for_is_sent(desk: Any) -> No
     prompt = desk.stage.prompt
     assert prompt.startswith("Plan it with @a.txt#L2 well.\n\nThe files") and "2\ttwo" in prompt
     assert prompt.endswith("\n@a.txt piped") and "1\tone" not in prompt
-    assert "Plan it" not in desk.run("threads", "show", "t").out
+    assert "@a.txt piped" in desk.run("threads", "show", "t").out
     [turn, _] = desk.run("threads", "show", "t", "--json").json["turns"]
-    assert (turn["typed"], turn["text"]) == ("/plan it with @a.txt#L2", prompt)
+    assert (turn["typed"], turn["text"]) == (None, prompt), "so that an edit begins with all of it"
+    desk.run("ask", "-t", "u", "/plan it")
+    assert "/plan it" in desk.run("threads", "show", "u").out
 
 
 def test_a_prompt_that_is_refused_makes_no_thread(desk: Any) -> None:
@@ -42,6 +44,8 @@ def test_a_prompt_that_is_refused_makes_no_thread(desk: Any) -> None:
 
 def test_clear_and_compact_act_on_the_thread(desk: Any) -> None:
     desk.run("ask", "-t", "t", "my name is Ada")
+    done = desk.run("ask", "-t", "t", "/clear", stdin="piped")
+    assert done.code == 2 and "/clear asks the agent nothing" in done.err
     done = desk.run("ask", "-t", "t", "/clear")
     assert (done.code, done.err) == (0, "t begins anew: 2 turns archived, nothing deleted\n")
     done = desk.run("ask", "-t", "t", "/compact")

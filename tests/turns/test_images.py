@@ -111,15 +111,17 @@ async def test_a_retry_and_a_fallback_send_the_images_again(scripted: Stage) -> 
             await thread.retry("3", images=[png(2)])
 
 
-async def test_a_replay_asks_with_the_images(scripted: Stage) -> None:
+async def test_a_replay_asks_with_the_images_and_shows_what_was_typed(scripted: Stage) -> None:
+    (scripted.work / "a.txt").write_text("one")
     async with scripted.open() as client:
-        await ask(await client.thread("t", cwd=scripted.work), "look", images=[png(1)])
+        await ask(await client.thread("t", cwd=scripted.work), "see @a.txt", images=[png(1)], expand=True)
         live = await replay(client.engine, "t", ReplayOptions(model="claude-opus-4-5"))
         async for _ in live.events():
             pass
         assert live.error is None
         assert newest(scripted) == [png(1)]
-        assert len((await (await client.find(live.thread.name)).turns())[0].images) == 1
+        asked = (await (await client.find(live.thread.name)).turns())[0]
+        assert (len(asked.images), asked.shown) == (1, "see @a.txt")
 
 
 async def test_a_queued_prompt_keeps_its_images_over_a_restart(scripted: Stage) -> None:

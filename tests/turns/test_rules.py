@@ -267,6 +267,7 @@ async def test_codex_is_given_the_rules_with_the_standing_text_when_they_are_new
             assert (await ask(thread, words))[0].status == "answered"
             prompts.append(codex.prompt)
             assert codex.prompt == told.prompt, "as explained"
+        assert (await thread.preview()).words == "Resumes the session and sends the new prompt alone."
         (codex.work / "AGENTS.md").unlink()
         assert (await ask(thread, "three"))[0].session_resumed
         prompts.append(codex.prompt)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from clew.core.runs.options import Person
 
 MAX_INPUT_BYTES = 50_000_000  # more on stdin is refused: it could never be a prompt
+ALONE = "Send it alone; < /dev/null leaves out what is on stdin."
 PIPE_WAIT_S = 3.0  # how long a pipe beside an argument may be silent at first, as in `claude -p`
 
 
@@ -125,7 +126,9 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
         from clew.cli.foreground_run import report_reply, show_run, wait_for_limit
 
         assert text is not None
-        if session_command(text) is not None:
+        if (command := session_command(text)) is not None:
+            if attached or options.images:
+                raise UsageError(f"/{command.name} asks the agent nothing, so nothing can be sent with it.", hint=ALONE)
             from clew.cli.threads.session import act_on_session
 
             return await act_on_session(await _existing(client, options), text, as_json=options.as_json)

@@ -108,7 +108,9 @@ async def test_what_is_piped_in_beside_a_prompt_is_not_expanded(desk: Stage) -> 
         await (await thread.ask("see @a.txt", expand=True, attached="@/etc/hostname\n/hello"))
         turn = (await thread.turns())[0]
         assert turn.text.endswith("\n@/etc/hostname\n/hello") and turn.text.count("<<<file") == 1
-        assert turn.typed == "see @a.txt"
+        assert turn.shown == turn.text, "an edit begins with all of it"
+        edited = await thread.edit(turn.id, f"now {turn.shown}", expand=True)
+        assert edited.text == f"now {turn.text}" and edited.typed is None
 
 
 async def test_an_edit_is_a_new_prompt_but_what_somebody_else_wrote_is_not(desk: Stage) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from clew.agents.adapter import RulesDelivery
 from clew.core.decision import Decision
 from clew.core.history import History
 from clew.core.ids import SessionId
@@ -12,7 +13,7 @@ from clew.core.record import Record
 from clew.core.runs.run import Run
 from clew.engine.planning.plan import Planner, runtime_of
 from clew.engine.request import TurnRequest, model_for, new_run, policy_of
-from clew.engine.rules.shown import NOT_SHOWN, ShownRules
+from clew.engine.rules.shown import NOT_SHOWN, ShownRules, shown_rules
 from clew.store.store import Store
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class NextTurn(Record):
 
 async def preview(engine: Engine, request: TurnRequest, change: Callable[[History], History] | None = None) -> NextTurn:
     """`change`: what is to be changed in the thread's history before."""
-    plan = await planning(engine, request.agent)
+    plan = await planning(engine, request.agent, await _rules_in_prompt(engine, request))
 
     def look(store: Store) -> NextTurn:
         planner, run = plan(store, request)
@@ -41,6 +42,15 @@ async def preview(engine: Engine, request: TurnRequest, change: Callable[[Histor
         return NextTurn(decision, len(arrived.turns), bool(arrived.compacted))
 
     return await engine.store.call(look)
+
+
+async def _rules_in_prompt(engine: Engine, request: TurnRequest) -> ShownRules:
+    """The rules that are part of the standing text: the decision says whether that changed."""
+    adapter = engine.adapter(request.agent)
+    can = await engine.abilities(request.agent, engine.find(request.agent))
+    if adapter.rules_delivery(can) is not RulesDelivery.PROMPT:
+        return NOT_SHOWN
+    return await shown_rules(adapter, can, request, engine.store, engine.settings, engine.context)
 
 
 async def sessions(engine: Engine, requests: Sequence[TurnRequest]) -> list[SessionId | None]:
@@ -65,7 +75,7 @@ async def planning(
 ) -> Callable[[Store, TurnRequest], tuple[Planner, Run]]:
     """Returns a function that makes a request's planner, with a run that is not stored. Raises AgentMissing.
 
-    `rules` matter to the prompt, not to the decision.
+    `rules` matter to the prompt and its standing text, not to which session is resumed.
     """
     adapter, binary = engine.adapter(agent), engine.find(agent)
     can = await engine.abilities(agent, binary)

@@ -104,6 +104,7 @@ class _Prompt(Record):
 
     number: int
     text: str
+    typed: str | None = None
     images: tuple[Image, ...] = ()
     retry_of: TurnId | None = None  # its turn, if it was asked before and has no complete answer
 
@@ -184,7 +185,13 @@ class LiveReplay:
             wait=False,  # a prompt that waits is not in the history yet, so that another replay would ask it too
         )
         request = TurnRequest(
-            thread, prompt.text, options, standing=thread.standing, retry_of=prompt.retry_of, images=prompt.images
+            thread,
+            prompt.text,
+            options,
+            typed=prompt.typed,
+            standing=thread.standing,
+            retry_of=prompt.retry_of,
+            images=prompt.images,
         )
 
         def check(store: Store, _: Run) -> None:
@@ -319,7 +326,13 @@ def _prompts_to_ask(store: Store, old: Thread, thread: Thread, prompts: Sequence
     retry_of = _incomplete(asked)
     answered = len(asked) - (retry_of is not None)
     return [
-        _Prompt(number, each.prompt, each.turns[0].images, retry_of if number == len(asked) else None)
+        _Prompt(
+            number,
+            each.prompt,
+            each.turns[0].typed,
+            each.turns[0].images,
+            retry_of if number == len(asked) else None,
+        )
         for number, each in enumerate(prompts[answered:], start=answered + 1)
     ]
 

@@ -234,7 +234,8 @@ class Chat:
                 text, place, options.person, known=options.known, dry_run=dry_run, asks=asks
             )
         if options.attached:
-            expanded = replace(expanded, text=f"{expanded.text}\n{options.attached}")
+            # Without `typed`, the turn is shown whole: nobody edits it, or asks it again, without what was piped in.
+            expanded = replace(expanded, text=f"{expanded.text}\n{options.attached}", typed=None)
         check_prompt(expanded.text)
         return expanded
 
