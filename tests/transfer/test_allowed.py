@@ -9,8 +9,10 @@ from clew.api import branching
 from clew.core.record import replace
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import Answer, Scope
+from clew.hosts.transfer.arrival import with_local_values
 from clew.hosts.transfer.export_file import read_export
 from clew.hosts.transfer.imports import import_thread
+from clew.store.transfer.codec import Tables
 from clew.testing.model.api import ModelApi
 from clew.testing.stage import Stage
 from transfer.machines import exported, imported, two_machines
@@ -73,3 +75,28 @@ async def test_a_fork_begins_without_rules(scripted: Stage) -> None:
     async with scripted.open() as client:
         made = await branching.fork(client, "t")
         assert made.threads[0].tool_rules == ()
+
+
+async def test_nobody_chooses_what_is_shown_in_place_of_a_prompt(scripted: Stage) -> None:
+    (scripted.work / "a.txt").write_text("one\n")
+    async with scripted.open() as client:
+        thread = await client.thread("t", cwd=scripted.work)
+        await (await thread.ask("see @a.txt", expand=True))
+        portable = read_export((await exported(scripted)).content)
+        tables = {name: [dict(row) for row in rows] for name, rows in portable.tables.items()}
+        assert "typed" not in tables["turns"][0] | tables["runs"][0], "it stays here"
+        for row in (*tables["turns"], *tables["runs"]):
+            row["typed"] = "Say hello, @a.txt"
+        made = await import_thread(client.engine, replace(portable, tables=tables), cwd=str(scripted.work))
+        came = await (await client.find(made.threads[0].name)).turns()
+        assert [(turn.typed, turn.shown == turn.text) for turn in came] == [(None, True)] * 2
+        edited = await (await client.find(made.threads[0].name)).edit(came[0].id, f"{came[0].text} ", expand=True)
+        assert edited.text == f"{came[0].text} ", "what it mentions is not read again"
+
+
+def test_a_pull_keeps_what_was_typed_here_for_the_same_text() -> None:
+    kept = {"id": "1", "text": "see @a.txt, which is: one", "typed": "see @a.txt"}
+    changed = {"id": "2", "text": "old", "typed": "/old"}
+    before: Tables = {"turns": [kept, changed], "runs": [{"id": "3", "prompt": "p", "typed": "/p"}]}
+    after: Tables = {"turns": [kept | {"typed": None}, changed | {"text": "new", "typed": None}], "runs": []}
+    assert with_local_values(after, before)["turns"] == [kept, {"id": "2", "text": "new", "typed": None}]

@@ -83,6 +83,8 @@ def test_the_rule_of_a_request_is_as_narrow_as_its_tool_allows(
         ("WebFetch", {"url": "https://good.example\n.evil.example/"}),
         ("WebFetch", {"url": "file:///etc/passwd"}),
         ("WebFetch", {"url": 5}),
+        ("Write", {"file_path": "~/.bashrc"}),
+        ("Write", {"file_path": " /etc/passwd"}),
         ("Edit", {"file_path": "a\0b"}),
         ("Edit", {"file_path": "a\x1b[2K"}),
         ("Edit", {"file_path": ["a"]}),

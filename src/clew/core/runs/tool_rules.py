@@ -116,7 +116,9 @@ def _found(tool: str, given: Mapping[str, Any], cwd: str, resolve: Resolve) -> t
 
 
 def _file(path: object, cwd: str, resolve: Resolve, *, is_edit: bool) -> tuple[RuleKind, str] | None:
-    if not isinstance(path, str) or not path:
+    # An agent may take these for a home folder, or for the path without its blanks; the measured one does so before it
+    # asks.
+    if not isinstance(path, str) or not path or path.startswith("~") or path != path.strip():
         return None
     try:
         real = resolve(path)

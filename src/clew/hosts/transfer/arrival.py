@@ -21,13 +21,15 @@ from clew.hosts.pairs.folder import new_pair_id
 from clew.store.database.dialect import Catalogue
 from clew.store.records import dumps, each, thread_from, turn_from
 from clew.store.store import Store
-from clew.store.transfer.codec import AGAIN, MACHINE_COLUMNS, PLAIN_TABLES, PROCESS_COLUMNS, Row, Tables
+from clew.store.transfer.codec import AGAIN, MACHINE_COLUMNS, PLAIN_TABLES, PROCESS_COLUMNS, SHOWN_COLUMNS, Row, Tables
 from clew.store.transfer.restoring import IdTaken, pins_of, restore
 
 T = TypeVar("T")
 
 # Columns whose values stay when a pull replaces rows: the user chose them here, or they are never sent.
 LOCAL_COLUMNS = {"threads": ("name", "permissions", "trust"), "jobs": ("full_prompt",)}
+
+_TEXT_OF = {"turns": "text", "runs": "prompt"}  # the tables with a column `typed`, and what it stands for
 
 _STOPPED = "The thread was archived or exported before this run had ended."
 
@@ -67,8 +69,9 @@ def stopped(tables: Tables, now: float) -> Tables:
 def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
     """The rows with no more permissions than these, and without anything that could get into a prompt unseen.
 
-    So threads lose what was allowed in them for good, jobs lose their full prompt, and attempts lose their process: a
-    job's prompt reports the tool calls of attempts that have one. Raises UsageError.
+    So threads lose what was allowed in them for good, prompts lose what was typed (it is shown in their place), jobs
+    lose their full prompt, and attempts lose their process: a job's prompt reports the tool calls of attempts that have
+    one. Raises UsageError.
     """
     threads = [
         row
@@ -79,7 +82,11 @@ def narrowed(tables: Tables, permissions: Permissions, trust: Trust) -> Tables:
     hidden = {"allowed_tools": "[]", "full_prompt": None}
     jobs = [row | _narrowed(row, permissions) | hidden for row in tables.get("jobs", ())]
     attempts = [row | dict.fromkeys(PROCESS_COLUMNS) for row in tables.get("attempts", ())]
-    return tables | {"threads": threads, "jobs": jobs, "attempts": attempts}
+    prompts = {
+        table: [row | dict.fromkeys(SHOWN_COLUMNS) if "typed" in row else row for row in tables.get(table, ())]
+        for table in _TEXT_OF
+    }
+    return tables | prompts | {"threads": threads, "jobs": jobs, "attempts": attempts}
 
 
 def with_local_values(tables: Tables, before: Tables) -> Tables:
@@ -91,6 +98,11 @@ def with_local_values(tables: Tables, before: Tables) -> Tables:
         for row in rows
         if "id" in row
     }
+    for table, text in _TEXT_OF.items():
+        texts = {row["id"]: row[text] for row in tables.get(table, ())}
+        for row in before.get(table, ()):
+            if texts.get(row["id"]) != row[text]:
+                own[table, row["id"]].pop("typed", None)  # it stood for another text
     return {table: [row | own.get((table, row.get("id")), {}) for row in rows] for table, rows in tables.items()}
 
 
