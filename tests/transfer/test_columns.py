@@ -9,9 +9,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from clew.core.images import Image
 from clew.store.store import Store, open_store
 from clew.store.transfer.dumped_tables import NAMES_NO_ROW, TABLES
 from clew.testing.postgres import PostgresServer
+from clew.testing.store_contract.samples import a_run, a_turn
 from transfer.samples import fill, fill_pair
 
 OF_A_THREAD = tuple(TABLES)
@@ -27,6 +29,9 @@ INDEX_OF_WORDS = "turn_words"  # each database has its own
 def store(tmp_path: Path) -> Iterator[Store]:
     with open_store(tmp_path / "clew.db") as store:
         yield store
+
+
+AN_IMAGE = Image("a.png", "image/png", 3, "0" * 64)
 
 
 def test_the_catalogue_is_read_once_and_knows_every_column_of_a_thread(store: Store) -> None:
@@ -94,6 +99,8 @@ def test_every_foreign_key_and_every_id_is_listed(store: Store) -> None:
 def test_every_column_that_holds_json_is_listed(store: Store) -> None:
     fill(store)
     fill_pair(store)
+    store.turns.add("thread-1", a_turn("turn-with-image", images=(AN_IMAGE,)))
+    store.runs.create(a_run("run-with-image", images=(AN_IMAGE,)))
     found = set()
     for table in OF_A_THREAD:
         for row in store.database.session().connection.execute(f"SELECT * FROM {table}"):

@@ -24,7 +24,7 @@ from clew.cli.options import (
 )
 from clew.cli.ui.formatting import harmless
 from clew.cli.ui.printing import note, print_json
-from clew.core.expansion.invocation import session_command
+from clew.core.expansion.expanded import may_stand_for_files
 from clew.core.record import Record
 from clew.errors import NotFound, UsageError
 
@@ -126,12 +126,11 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
         from clew.cli.foreground_run import report_reply, show_run, wait_for_limit
 
         assert text is not None
-        if (command := session_command(text)) is not None:
-            if attached or options.images:
-                raise UsageError(f"/{command.name} asks the agent nothing, so nothing can be sent with it.", hint=ALONE)
-            from clew.cli.threads.session import act_on_session
-
-            return await act_on_session(await _existing(client, options), text, as_json=options.as_json)
+        if (
+            may_stand_for_files(text)
+            and (ended := await _acted_on_session(client, options, text, attached)) is not None
+        ):
+            return ended
         thread, images = await _thread(client, options, text, attached)
         await note_unclaimed(client, thread)
 
@@ -156,6 +155,19 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
         return report_reply(reply, as_json=options.as_json)
 
     return with_client(work, work_dir=options.cwd, timeout=timeout)
+
+
+async def _acted_on_session(client: Client, options: AskOptions, text: str, attached: str) -> int | None:
+    """Carries out `/clear` or `/compact`, and returns the exit code. None: the text is neither."""
+    from clew.core.expansion.invocation import session_command
+
+    if (command := session_command(text)) is None:
+        return None
+    if attached or options.images:
+        raise UsageError(f"/{command.name} asks the agent nothing, so nothing can be sent with it.", hint=ALONE)
+    from clew.cli.threads.session import act_on_session
+
+    return await act_on_session(await _existing(client, options), text, as_json=options.as_json)
 
 
 async def _thread(

@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from clew.core.expansion.expanded import Expanded, may_stand_for_files
 from clew.core.history import History, Role, Turn, Visibility
 from clew.core.ids import SessionId, ThreadId
 from clew.core.images import ImageContent
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from clew.hosts.chat.questions import OpenQuestions
     from clew.hosts.chat.queued import QueuedPrompts
     from clew.hosts.chat.terminal import OpenTerminal
-    from clew.hosts.expansion.expansion import Expanded, Expansion
+    from clew.hosts.expansion.expansion import Expansion
 
 T = TypeVar("T")
 RUNS_READ = 1000  # how many of the newest runs are read: more than a thread ever has queued
@@ -225,10 +226,10 @@ class Chat:
         self, thread: Thread, text: str, options: TurnOptions, *, dry_run: bool = False, asks: bool = False
     ) -> Expanded:
         """What is stored and sent for a prompt: see `Expansion.expand`. What was piped in follows as it is."""
-        from clew.hosts.expansion.expansion import Expanded, place_of
-
         expanded = Expanded(text)
-        if options.expand:
+        if options.expand and may_stand_for_files(text):
+            from clew.hosts.expansion.expansion import place_of
+
             place = place_of(thread, options.agent)
             expanded = await self.expansion.expand(
                 text, place, options.person, known=options.known, dry_run=dry_run, asks=asks

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from clew.core.expansion.expanded import Expanded
 from clew.core.ids import RunId
 from clew.core.runs.options import Person
 from clew.core.runs.run import Run, RunStatus
 from clew.core.thread import Thread
 from clew.engine.engine import Engine
 from clew.errors import Conflict
-from clew.hosts.expansion.expansion import Expanded, Expansion, place_of
+from clew.hosts.expansion.expansion import Expansion, place_of
 from clew.hosts.validation import check_prompt
 from clew.store.store import Store
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from clew.agents.adapter import CommandFolder
 from clew.core.expansion import command_file
 from clew.core.expansion.command_file import CommandFile
+from clew.core.expansion.expanded import Expanded
 from clew.core.expansion.invocation import AS_TEXT, BUILT_IN, CLEAR, COMPACT, Invocation, invocation_in
 from clew.core.expansion.mentions import Mention, mentions_in
 from clew.core.prompts import fenced
@@ -43,14 +44,6 @@ class PromptPlace(Record):
     agent: str
     permissions: Permissions
     trust: Trust
-
-
-class Expanded(Record):
-    """A prompt after its expansion."""
-
-    text: str  # what is stored and sent
-    typed: str | None = None  # what the user typed; None: it is the same
-    allowed_tools: tuple[str, ...] = ()  # of a command's file: allowed in this run
 
 
 class Expansion:
