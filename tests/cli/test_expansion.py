@@ -65,7 +65,7 @@ def test_a_file_outside_is_read_after_the_person_allowed_it(desk: Any, typed: st
     (desk.stage.folder / "notes.txt").write_text("FROM OUTSIDE\n")
     terminal = desk.terminal("ask", "-t", "t", "see @../notes.txt")
     terminal.read_until(r"notes\.txt")
-    terminal.read_until(r"\[y\]es, .*reason: ")
+    terminal.read_until(r"Allow it\? .*: ")
     terminal.type(typed)
     ended, shown = terminal.end()
     assert ended == code, shown
