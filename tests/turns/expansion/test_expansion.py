@@ -163,7 +163,7 @@ async def test_odd_files_are_refused_or_described_and_nothing_hangs(desk: Stage)
     (desk.work / "folder/inner").touch()
     async with desk.open() as client:
         thread = await a_thread(client, desk, permissions="all")
-        for odd in ("@pipe", "@/dev/zero"):
+        for odd in ("@pipe", "@/dev/zero", f"@/proc/{os.getpid()}/environ"):
             assert "neither a file nor a folder" in (await refused(thread, odd)).message
         await (await thread.ask("@binary @long @large @folder @a.txt#L99 @no-such @a\0b", expand=True))
         text = (await thread.turns())[0].text

@@ -20,6 +20,7 @@ from clew.core.record import Record
 from clew.core.thread import Permissions
 from clew.errors import UsageError
 
+PROCESSES = "/proc"  # where `self` is Clew's own process, whose environment may hold what agents do not get
 MAX_BYTES = 256 * 1024  # of one file: the plain CLI attaches no more either
 MAX_LINES = 2_000
 MAX_ENTRIES = 1_000  # of a folder's list
@@ -46,16 +47,14 @@ class MentionedFile(Record):
 
 
 def found(mention: Mention, work_dir: str, home: str | None) -> MentionedFile | None:
-    """The first thing that the mention may name. None: there is none, so it is text. Raises UsageError for a pipe or a
-    device."""
+    """The first thing that the mention may name. None: there is none, so it is text. Raises UsageError for a pipe, a
+    device and what is in /proc."""
     for part in mention.candidates:
         with contextlib.suppress(OSError, ValueError):  # the name is too long, or has a NUL in it
             path = Path(os.path.realpath(os.path.join(work_dir, _with_home(part.path, home))))  # noqa: PTH118
             mode = path.stat().st_mode
-            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-                raise UsageError(
-                    f"{shown(mention)} is neither a file nor a folder, so it cannot be sent.", hint=_AS_TEXT
-                )
+            if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or path.is_relative_to(PROCESSES):
+                raise UsageError(f"{shown(mention)} is neither a file nor a folder that can be sent.", hint=_AS_TEXT)
             return MentionedFile(mention, part, path, stat.S_ISDIR(mode))
     return None
 
