@@ -64,6 +64,17 @@ def test_jobs_and_reviews_expand_what_was_typed(desk: Any) -> None:
     assert done.code == 2 and "There is no command /nosuch" in done.err
 
 
+def test_a_mention_is_allowed_once_because_there_is_no_run_yet(desk: Any) -> None:
+    (desk.stage.folder / "notes.txt").write_text("FROM OUTSIDE\n")
+    terminal = desk.terminal("ask", "-t", "t", "see @../notes.txt")
+    terminal.read_until(r"Allow it\? \(y/n.*: ")
+    terminal.type("a\n")
+    terminal.read_until("can be allowed once only")
+    terminal.type("y\n")
+    ended, shown = terminal.end()
+    assert ended == 0 and "all of this run" not in shown
+
+
 @pytest.mark.parametrize(("typed", "code", "is_sent"), [("y\n", 0, True), ("n\n", 2, False)])
 def test_a_file_outside_is_read_after_the_person_allowed_it(desk: Any, typed: str, code: int, is_sent: bool) -> None:
     (desk.stage.folder / "notes.txt").write_text("FROM OUTSIDE\n")

@@ -177,6 +177,7 @@ def test_there_are_five_choices_with_a_key_and_a_sentence_each() -> None:
     [always] = [choice for choice in choices_for(bash("npm test")) if choice.scope is Scope.THREAD]
     assert always.label == "always in this thread: Bash(npm test)"
     assert [choice.name for choice in choices_for(None)] == ["once", "run", "no", "no-and-why"]
+    assert [choice.name for choice in choices_for(None, has_run=False)] == ["once", "no"]
 
 
 def test_rules_answer_no_form_and_no_question_without_a_rule() -> None:

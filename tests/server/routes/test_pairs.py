@@ -77,6 +77,8 @@ async def test_a_pair_is_stopped_and_resumed_with_a_message(daemon: LocalDaemon)
     await daemon.post("/api/pairs/p/stop")
     await followed(daemon, "p")
     assert (await daemon.get("/api/pairs/p"))["status"] == "stopped"
+    refused = await daemon.http.post("/api/pairs/p/resume", json={"message": "/nosuch", "expand": True})
+    assert refused.status_code == 422 and "There is no command /nosuch" in refused.text
     resumed = await daemon.post("/api/pairs/p/resume", {"message": "Hurry up.", "rounds": 3})
     assert (resumed["id"], resumed["warnings"]) == (made["id"], [])
     await followed(daemon, "p")

@@ -63,6 +63,9 @@ async def test_a_round_continues_after_its_request_and_the_next_one_resumes(daem
     assert [each["path"] for each in first["files"]] == ["a.py"]
 
     (repo / "a.py").write_text("def a():\n    return 2\n")
+    unknown = {"message": "/nosuch", "expand": True}
+    refused = await daemon.http.post(f"/api/reviews/{first['id']}/rounds", json=unknown)
+    assert refused.status_code == 422 and "There is no command /nosuch" in refused.text
     response = await daemon.http.post(f"/api/reviews/{first['id']}/rounds", json={"message": "Mended."})
     assert response.headers["location"] == f"/api/reviews/{first['id']}/rounds/2"
     second = await over(daemon, response.json())

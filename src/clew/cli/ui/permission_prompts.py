@@ -22,7 +22,7 @@ from clew.cli.ui.agent_questions import (
 from clew.cli.ui.edit_lines import edit_lines, is_cut
 from clew.cli.ui.formatting import harmless, joined, one_line
 from clew.cli.ui.tool_lines import indented, input_text, shortened
-from clew.core.runs.choices import DECLINED, FORM_DECLINED, THREAD, choices_for, declined_because
+from clew.core.runs.choices import DECLINED, FORM_DECLINED, RUN, THREAD, choices_for, declined_because
 from clew.core.runs.permissions import Answer, Scope, refusal_without_person
 from clew.core.runs.proposed_edits import NEW_FILE
 
@@ -94,7 +94,7 @@ class PermissionPrompts:
         request = ShownRequest(question)
         _say(click.style(f"{one_line(question.tool, 60)} asks for permission:", bold=True))
         _say(indented("\n".join(request.lines(whole=False))))
-        offered = choices_for(question.rule)
+        offered = choices_for(question.rule, has_run=question.has_run)
         for choice in offered:
             _say(f"  {choice.key or '…'}  {one_line(choice.label, MAX_CHOICE_CHARS)}")
         keys = [choice.key for choice in offered if choice.key]
@@ -107,8 +107,8 @@ class PermissionPrompts:
                 if chosen.scope is not Scope.ONCE:
                     self._given.append((chosen.scope, question.rule))
                 return Answer(chosen.allow, "" if chosen.allow else DECLINED, scope=chosen.scope)
-            if word in SYNONYMS[THREAD.key]:
-                _say("  This can be allowed once, or for all of this run.")
+            if word in {*SYNONYMS[RUN.key], *SYNONYMS[THREAD.key]}:
+                _say(f"  This can be allowed once{', or for all of this run' if question.has_run else ' only'}.")
             elif word in EXPLAIN:
                 for choice in offered:
                     _say(f"  {choice.key or 'anything else'}  {choice.meaning}")

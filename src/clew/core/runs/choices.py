@@ -53,8 +53,13 @@ NO_AND_WHY = Choice(
 CHOICES = (ONCE, RUN, THREAD, NO, NO_AND_WHY)
 
 
-def choices_for(rule: ToolRule | None) -> tuple[Choice, ...]:
-    """The choices for a request for permission with that rule. The label of `thread` says all that it would allow."""
+def choices_for(rule: ToolRule | None, *, has_run: bool = True) -> tuple[Choice, ...]:
+    """The choices for a request for permission with that rule. The label of `thread` says all that it would allow.
+
+    Without a run there is no agent yet that could be told anything: it is allowed once, or not.
+    """
+    if not has_run:
+        return ONCE, NO
     if rule is None:
         return tuple(choice for choice in CHOICES if choice is not THREAD)
     always = THREAD.replace(label=f"{THREAD.label}: {rule.words}")

@@ -103,6 +103,7 @@ class QuestionAsked(Event, kind="question_asked", urgent=True):
     # For the person who is asked now, and so not stored with the event:
     rule: ToolRule | None = None  # what "always in this thread" would allow; None: the request can be allowed once
     edits: tuple[ProposedEdit, ...] = ()  # what the tool would change in files, as they are now
+    has_run: bool = True  # False: it is about a file that a prompt mentions, before there is a run
 
 
 class QuestionAnswered(Event, kind="question_answered", urgent=True):
@@ -152,7 +153,7 @@ class RunEnded(Event, kind="run_ended", urgent=True):
     message: str = ""
 
 
-_NOT_STORED = {QuestionAsked.kind: ("rule", "edits")}
+_NOT_STORED = {QuestionAsked.kind: ("rule", "edits", "has_run")}
 
 
 def to_body(event: Event) -> dict[str, Any]:

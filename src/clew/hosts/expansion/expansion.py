@@ -213,9 +213,8 @@ class Expansion:
             )
         if dry_run or person is None:
             return
-        asked = QuestionAsked(
-            self._engine.context.new_id(), "Read", {"file_path": str(file.path), "mentioned_as": shown}, is_form=False
-        )
+        read = {"file_path": str(file.path), "mentioned_as": shown}
+        asked = QuestionAsked(self._engine.context.new_id(), "Read", read, is_form=False, has_run=False)
         if not (await person(asked)).allow:
             raise UsageError(f"{shown} was not allowed. Nothing was sent.", hint="Write the name without the @.")
 

@@ -38,6 +38,7 @@ class PairResume(PairSettings):
     message: Annotated[UnicodeText, Field(max_length=1_000_000)] | None = Field(
         None, description="A message to the instructor"
     )
+    expand: bool | None = EXPAND
     cwd: Cwd | None = Field(None, description="The pair moves to this directory")
     rounds: Rounds | None = Field(None, description="This many more rounds")
     fresh_session: bool | None = Field(None, description="Send the whole transcript to new sessions")

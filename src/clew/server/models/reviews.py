@@ -47,6 +47,7 @@ class NewRound(RequestModel):
     model: Model | None = Field(None, description="Instead of the review's model; each model has its own session")
     resume: Resume | None = None
     timeout_s: Seconds | None = None
+    expand: bool | None = EXPAND
 
 
 class ReviewSpec(NewRound):
@@ -55,7 +56,6 @@ class ReviewSpec(NewRound):
     base: Base | None = None
     scope: Scope | None = Field(None, description="Which changes to review; default: all that are not committed")
     focus: Focus | None = None
-    expand: bool | None = EXPAND
     previous_review_id: Id | None = Field(None, description="Start the next round of this review instead of a new one")
 
 

@@ -43,9 +43,7 @@ async def start(new: requests.NewPair, shared: TheShared) -> Response:
     given = new.model_dump(exclude_none=True, exclude={"task", "cwd", "expand"})
     cwd, task = shared.roots.resolved(new.cwd), new.task
     if new.expand:
-        task = await shared.client.expand(
-            task, cwd=cwd, agent=new.agent, permissions=new.permissions or "edits", trust="user"
-        )
+        task = await _expanded(shared, task, cwd, new)
     options = pairs.PairOptions(text=task, cwd=cwd, **given)
     live = await pairs.start(shared.client, options)
     live.detach()
@@ -92,10 +90,11 @@ async def resume(name: PairName, body: requests.PairResume, shared: TheShared) -
     """Continues the pair where it stopped. 409 while a process runs it."""
     client = shared.client
     state = await _ready_pair(shared, name)
-    given = body.model_dump(exclude_none=True, exclude={"message", "cwd", "fork_at_round"})
-    options = pairs.PairOptions(
-        text=body.message or "", cwd=None if body.cwd is None else shared.roots.resolved(body.cwd), **given
-    )
+    given = body.model_dump(exclude_none=True, exclude={"message", "cwd", "fork_at_round", "expand"})
+    cwd, message = None if body.cwd is None else shared.roots.resolved(body.cwd), body.message or ""
+    if body.expand and message.strip():
+        message = await _expanded(shared, message, cwd or state.pair.cwd, body)
+    options = pairs.PairOptions(text=message, cwd=cwd, **given)
     which = pairs.PairSelection(session=state.pair.id, fork_at=body.fork_at_round)
     live, warnings = await pairs.resume(client, which, options)
     live.detach()
@@ -208,6 +207,12 @@ async def _sse(client: Client, pair_id: str, after: pairs.PairCursor) -> AsyncGe
         async for each in followed:
             body = pairs.followed_json(each)
             yield (f"id: {each.cursor}\nevent: {body['type']}\ndata: {json_text(body)}\n\n".encode(),)
+
+
+async def _expanded(shared: SharedState, text: str, cwd: str, given: requests.PairSettings) -> str:
+    """What the user typed for the instructor."""
+    permissions = given.permissions or "edits"
+    return await shared.client.expand(text, cwd=cwd, agent=given.agent, permissions=permissions, trust="user")
 
 
 async def _ready_pair(shared: SharedState, name: str) -> pairs.PairState:

@@ -53,8 +53,8 @@ async def start(given: ReviewSpec, shared: TheShared) -> Response:
     if shared.roots.paths:  # the whole work tree is reviewed, also when cwd is a folder in it
         shared.roots.check(await shared.client.reviews.top(cwd))
     focus = given.focus or ""
-    if given.expand and focus.strip():
-        focus = await shared.client.expand(focus, cwd=cwd, agent=given.agent, permissions="read-only", trust="user")
+    if given.expand:
+        focus = await _expanded(shared, focus, cwd, given.agent)
     live = await reviews.start(
         shared.client,
         reviews.ReviewOptions(
@@ -170,8 +170,18 @@ async def _followed(shared: SharedState, review_id: str, given: NewRound) -> Res
             scope=given.scope,
             focus=given.focus,
         )
-    options = reviews.RoundOptions(given.message or "", given.agent, given.model, given.resume, given.timeout_s)
+    message = given.message or ""
+    if given.expand:
+        message = await _expanded(shared, message, review.top, given.agent)
+    options = reviews.RoundOptions(message, given.agent, given.model, given.resume, given.timeout_s)
     return _accepted((await shared.client.reviews.follow(review.id, options)).round)
+
+
+async def _expanded(shared: SharedState, text: str, cwd: str, agent: str | None) -> str:
+    """What the user typed for the reviewer, who may only read."""
+    if not text.strip():
+        return text
+    return await shared.client.expand(text, cwd=cwd, agent=agent, permissions="read-only", trust="user")
 
 
 def _accepted(begun: ReviewRound) -> Response:

@@ -1247,6 +1247,8 @@ export interface components {
             model?: string | null;
             resume?: boolean | null;
             timeout_s?: number | null;
+            /** @description The user typed this: `@path` and `/command` in it stand for files, which are read now */
+            expand?: boolean | null;
         };
         NewRun: {
             /** @description Not blank, at most 10,000,000 characters */
@@ -1576,6 +1578,8 @@ export interface components {
             wait_for_limit?: boolean | null;
             /** @description A message to the instructor */
             message?: string | null;
+            /** @description The user typed this: `@path` and `/command` in it stand for files, which are read now */
+            expand?: boolean | null;
             /** @description The pair moves to this directory */
             cwd?: string | null;
             /** @description This many more rounds */
@@ -2131,6 +2135,8 @@ export interface components {
             model?: string | null;
             resume?: boolean | null;
             timeout_s?: number | null;
+            /** @description The user typed this: `@path` and `/command` in it stand for files, which are read now */
+            expand?: boolean | null;
             /** @description A directory in the repository; required without previous_review_id */
             cwd?: string | null;
             paths?: string[] | null;
@@ -2138,8 +2144,6 @@ export interface components {
             /** @description Which changes to review; default: all that are not committed */
             scope?: ("all" | "staged" | "unstaged") | null;
             focus?: string | null;
-            /** @description The user typed this: `@path` and `/command` in it stand for files, which are read now */
-            expand?: boolean | null;
             /** @description Start the next round of this review instead of a new one */
             previous_review_id?: string | null;
         };

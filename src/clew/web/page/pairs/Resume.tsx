@@ -14,7 +14,7 @@ export function ResumePair({ pair }: { pair: Pair }) {
     setBusy(true);
     const more = Number(rounds);
     await resumePair(pair.id, {
-      ...(message.trim() ? { message: message.trim() } : {}),
+      ...(message.trim() ? { message: message.trim(), expand: true } : {}),
       ...(more > 0 ? { rounds: more } : {}),
     });
     setBusy(false);

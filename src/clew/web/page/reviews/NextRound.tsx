@@ -35,7 +35,7 @@ export function NextRound({ review }: { review: Review }) {
     const message = text.trim();
     const started = await startNextRound(review.id, {
       ...override,
-      ...(message ? { message } : {}),
+      ...(message ? { message, expand: true } : {}),
       ...(fresh ? { resume: false } : {}),
     });
     setBusy(false);
