@@ -167,6 +167,7 @@ def test_runs_answer_gives_a_scope(cli: Any, scope: str, said: str, asks_again: 
     done = cli.run("runs", "answer", run[:8], "--allow", scope)
     assert (done.code, done.err.splitlines()[0]) == (0, said)
     if asks_again:
+        cli.api.wait_for_requests(2, main=True)  # the first answer has reached the agent: what waits now is new
         cli.until(run, "waiting")
         assert cli.run("runs", "answer", "--allow", run[:8]).code == 0, "the word may be left out, also before the ID"
     assert daemon.wait(TIMEOUT_S) == 0
