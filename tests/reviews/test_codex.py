@@ -69,7 +69,7 @@ async def test_a_second_reviewer_gets_the_earlier_rounds_and_the_first_keeps_its
     assert launches == [("claude", None), ("codex", None), codex, codex, ("claude", sessions[MODEL])]
 
 
-async def test_codex_loads_no_settings_of_the_repository_and_writes_nothing_there(both: Stage) -> None:
+async def test_codex_reads_the_rules_loads_no_settings_of_the_repository_and_writes_nothing_there(both: Stage) -> None:
     ran = both.folder / "ran"
     settings = f'[mcp_servers.evil]\ncommand = "touch"\nargs = ["{ran}"]\n'
     repo = repository(both.work / "repo", {"a.py": "a = 1\n", "AGENTS.md": ORDER, ".codex/config.toml": settings})
@@ -81,6 +81,7 @@ async def test_codex_loads_no_settings_of_the_repository_and_writes_nothing_ther
         done = await live.finish()
         assert (done.status, done.agent) == (RoundStatus.DONE, "codex")
         assert (await follow(client, done.review_id, "Are you sure?")).session_resumed
-    assert not [text for request in both.api.requests for _, text in request.shown_texts() if EVIL in text]
+    for request in both.api.requests:
+        assert sum(text.count(EVIL) for _, text in request.shown_texts()) == 1, "the rules, as text, and once"
     assert everything(repo) == noted
     assert not ran.exists()
