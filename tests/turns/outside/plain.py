@@ -78,7 +78,8 @@ class ClaudeTui(Tui):
     def summarise_up_to(self, prompt: str) -> None:
         """Compacts what was said before that prompt, and leaves the rest as it was."""
         self._choose(prompt)
-        self.press("3", "Conversation summarized")
+        self.press("3", lambda text: "1. Restore" not in text)  # once the dialog is gone, a 3 would be typed
+        self.wait_for("Conversation summarized")
 
     def rewind(self, prompt: str) -> None:
         self._choose(prompt)
