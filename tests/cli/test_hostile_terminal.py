@@ -78,7 +78,7 @@ def test_threads_and_runs(cli: Any) -> None:
     }
     view(cli, *ask, f"!tool AskUserQuestion {json.dumps(form)}", typed=(r"leave it open\): ", "-\n"))
     asks = (*ask, "--permissions", "ask")
-    view(cli, *asks, f"!tool Bash {json.dumps({'command': f'touch {HOSTILE}'})}", typed=(r"that reason: ", "n\n"))
+    view(cli, *asks, f"!tool Bash {json.dumps({'command': f'touch {HOSTILE}'})}", typed=(r"why not\): ", "n\n"))
     view(cli, *ask, f"!fail 400 invalid_request_error {HOSTILE}")
     view(cli, "threads", "retry", "t", "1")
     cli.run("ask", "-t", "u", f"say {HOSTILE}")

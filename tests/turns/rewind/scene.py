@@ -11,6 +11,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from clew.agents.adapter import Adapter
+from clew.agents.claude import Claude
+from clew.agents.codex import Codex
 from clew.api.client import Client, Reply, Run, Thread
 from clew.core import prompts
 from clew.core.history import Role, Turn, Visibility
@@ -73,8 +76,7 @@ class Scene:
         run = await self.thread.ask(prompt)
         [token] = tokens(prompt)
         async for event in run:
-            is_saved = any(token.encode() in path.read_bytes() for path in self.files())
-            if not isinstance(event, TextStreamed | ToolStarted) or not is_saved:
+            if not isinstance(event, TextStreamed | ToolStarted) or not self._is_saved(token):
                 continue
             if not kill:
                 run.cancel()
@@ -84,6 +86,12 @@ class Scene:
         reply = await run.reply()
         assert reply.status == ("failed" if kill else "cancelled")
         return reply
+
+    def _is_saved(self, token: str) -> bool:
+        """Whether a session has the prompt as a message. Claude writes it into its queue first."""
+        adapter: Adapter = Codex() if self.agent == "codex" else Claude()
+        views = [adapter.read_session(path) for path in self.files()]
+        return any(token in entry.text for view in views for entry in view.entries)
 
     # Tools, in the words of the agent
 
