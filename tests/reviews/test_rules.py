@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from clew.core.reviews.review import RoundStatus
+from clew.hosts.branching.merge import MergeOptions, merge
+from clew.hosts.branching.replay import ReplayOptions, replay
 from clew.testing.stage import Stage
 from reviews.reviewer import Reviewer, answer, git, repository
 from reviews.test_rounds import follow, start
@@ -55,3 +59,38 @@ async def test_uncommitted_changes_are_reviewed_by_the_rules_as_they_are(scripte
     async with scripted.open() as client:
         assert (await start(client, repo)).status is RoundStatus.DONE
     assert NEWER in given(scripted) and BASE not in given(scripted)
+
+
+@pytest.mark.parametrize("how", ["fork", "merge", "replay"])
+async def test_a_thread_made_from_a_review_is_shown_its_rules(scripted: Stage, how: str) -> None:
+    repo = branched(scripted.work / "repo")
+    scripted.api.reply = Reviewer(answer())
+    async with scripted.open() as client:
+        name = f"review-{(await start(client, repo, base='main')).review_id}"
+        scripted.api.reply = None
+        if how == "fork":
+            await client.fork(name, "made")
+            await client.fork("made", "again")
+            made = await client.find("again")
+        elif how == "merge":
+            other = await client.thread("other", cwd=repo)
+            await (await other.ask("Hello"))
+            assert THEIRS in given(scripted), "the user's own thread there"
+            await merge(client.engine, "other", name, MergeOptions(name="made"))
+            made = await client.find("made")
+        else:
+            await replay(client.engine, name, ReplayOptions(name="made"))
+            made = await client.find("made")
+        assert (await (await made.ask("Why?"))).status == "answered"
+        assert BASE in given(scripted) and THEIRS not in given(scripted)
+
+
+async def test_reviews_at_once_are_each_shown_their_own_rules(scripted: Stage) -> None:
+    repo = branched(scripted.work / "repo")
+    git(repo, "branch", "other", "main")
+    scripted.api.reply = Reviewer(answer())
+    async with scripted.open() as client:
+        await start(client, repo, base="main")
+        first = scripted.launches[-1].value("--add-dir")
+        await start(client, repo, base="other")
+        assert scripted.launches[-1].value("--add-dir") != first, "one would write its rules over the other's"

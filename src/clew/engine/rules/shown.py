@@ -78,8 +78,9 @@ async def shown_rules(
             found = ProjectRules(left_out=(LeftOut(f"those of {source.commit[:12]}", error.message),))
     folder = ""
     if delivery is RulesDelivery.FOLDER and found.files:
-        # The agent is told the folder's path, so the path does not change from turn to turn.
-        whose = "\0".join((thread.cwd, source.repository if source is not None else ""))
+        # The agent is told the folder's path, so the path does not change from turn to turn. A commit's rules have a
+        # folder for each thread: another one in the same directory may be shown those of another commit.
+        whose = "\0".join((thread.cwd, thread.id if source is not None else ""))
         folder = os.path.join(settings.rules_dir, hashlib.sha256(os.fsencode(whose)).hexdigest()[:16])  # noqa: PTH118
     return ShownRules(found, delivery, folder, str(root), source)
 
@@ -103,6 +104,12 @@ def note_source(store: Store, thread_id: str, source: RulesSource | None) -> Non
     """A person may continue the thread of a hook or a review: its agent is not shown other rules then."""
     if source is not None and source != _last_source(store, thread_id):
         store.key_values.set(_source_key(thread_id), f"{source.commit} {source.repository}")
+
+
+def inherit_source(store: Store, thread_id: str, *before: str) -> None:
+    """A thread that continues others is shown the same rules as they were. Call it within a transaction."""
+    for each in before:
+        note_source(store, thread_id, _last_source(store, each))
 
 
 def _last_source(store: Store, thread_id: str) -> RulesSource | None:

@@ -23,6 +23,7 @@ from clew.core.session import SessionState, SessionTurn
 from clew.core.thread import Thread, is_safe_argument
 from clew.engine.leases import in_use, live_lease, thread_key
 from clew.engine.planning.notices import taken_over_key
+from clew.engine.rules.shown import inherit_source
 from clew.engine.sessions.observation import mark_of, observed_in, turns_in
 from clew.engine.sessions.outside import Arrival, OutsideRound, newest_pins, outside_rounds, store_arrival
 from clew.engine.settings import RuntimeContext
@@ -91,6 +92,7 @@ def adopt(
         if any(pin.id == owner.id for pin in newest_pins(store.pins.of_thread(owner.thread_id))):
             store.key_values.set(taken_over_key(owner.thread_id), thread.name)
         store.pins.give_up_session(session_id)
+        inherit_source(store, thread.id, owner.thread_id)
     before = store.turns.history(thread.id)
     pin = _pin(thread, found, session_id, model, context)
     rounds = _rounds(store, pin, found, context)

@@ -24,6 +24,7 @@ from clew.core.record import Record, replace
 from clew.core.runs.run import LIVE
 from clew.core.thread import NAME_CHARS, Origin, OriginKind, SourceThread, Thread
 from clew.engine.engine import Engine
+from clew.engine.rules.shown import inherit_source
 from clew.engine.sessions.borrowing import Loan, borrow
 from clew.errors import Busy, Conflict, UsageError
 from clew.hosts.validation import check_name, named_turn
@@ -193,7 +194,10 @@ def store_copies(store: Store, copies: Sequence[ThreadCopy], **content: list[dic
         for position, turn in enumerate(made.turns, start=1)
     ]
     pins = [pin for made in copies for pin in made.pins]
-    return restore(store, [made.thread for made in copies], pins, {"turns": rows, **content})
+    threads = restore(store, [made.thread for made in copies], pins, {"turns": rows, **content})
+    for thread in threads:
+        inherit_source(store, thread.id, *(source.id for source in thread.origin.of) if thread.origin else ())
+    return threads
 
 
 def _loans(engine: Engine, taken: ThreadSlice) -> Iterable[tuple[Pin, Loan]]:

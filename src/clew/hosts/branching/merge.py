@@ -18,6 +18,7 @@ from clew.core.record import Record
 from clew.core.thread import Origin, OriginKind, SourceThread, Thread, Trust, narrower
 from clew.engine.engine import Engine
 from clew.engine.request import check_argument
+from clew.engine.rules.shown import inherit_source
 from clew.errors import Conflict, UsageError
 from clew.hosts.branching.edits_made import edits_of
 from clew.hosts.validation import check_idle, check_name, existing_dir, single_thread
@@ -171,6 +172,7 @@ def _write(
     store: Store, engine: Engine, sources: MergeSources, thread: Thread, merged: MergedTurns, *, unique: bool
 ) -> Merged:
     thread = store.threads.create(thread, unique=unique)
+    inherit_source(store, thread.id, *(source.id for source in sources.threads))
     for turn in merged.turns:
         store.turns.add(thread.id, turn)
     return Merged(

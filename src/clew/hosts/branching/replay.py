@@ -21,6 +21,7 @@ from clew.core.runs.run import Run
 from clew.core.thread import Origin, OriginKind, Permissions, SourceThread, Thread, name_from
 from clew.engine.engine import Engine
 from clew.engine.request import TurnRequest, check_argument
+from clew.engine.rules.shown import inherit_source
 from clew.engine.turn import LiveTurn
 from clew.errors import (
     AgentError,
@@ -255,6 +256,7 @@ async def replay(engine: Engine, name: str, options: ReplayOptions) -> LiveRepla
         found = store.threads.find(options.name) if options.name is not None else None
         if found is None:
             thread = store.threads.create(_new(engine, old, options, cwd), unique=options.name is None)
+            inherit_source(store, thread.id, old.id)
         else:
             thread = _continued(store, engine, old, found, options, cwd)
         to_ask = _prompts_to_ask(store, old, thread, prompts)
