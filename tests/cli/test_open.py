@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -73,7 +74,13 @@ def test_what_cannot_be_opened_is_one_clear_line(talk: Any) -> None:
 def test_a_thread_with_a_run_is_not_opened(talk: Any) -> None:
     process, [run] = talk.daemon("!slow 1000 0.1")
     talk.until(run, "running")
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(talk.run("threads", "show", "t", "--json").json["turns"]) < 3:  # the prompt of the run is a turn:
+        assert time.monotonic() < deadline, run  # the session lacks it, but nobody is asked for a message
     code, shown = talk.terminal("open", "t").end()
-    assert code == 8 and "Another run is in progress in t." in shown
+    assert code == 8 and "Another run is in progress in t." in shown and "Your message" not in shown
+    shown = talk.run("open", "t", "--dry-run").out
+    assert "It cannot be opened now. Another run is in progress in t." in shown
+    assert talk.run("open", "t", "--dry-run", "--json").json["busy"] == "Another run is in progress in t."
     talk.run("runs", "cancel", run)
     assert process.wait(TIMEOUT_S) == 0

@@ -67,6 +67,8 @@ def open_(
         if dry_run:
             _print(opening, message, as_json=as_json)
             return 0
+        if opening.busy is not None:
+            raise opening.busy  # before the user writes a message that could not be asked
         note(f"opening {found.name}{place_words(found, '.')}")
         if opening.needs_turn or message is not None:
             code = await _hand_over(found, opening, message)
@@ -142,6 +144,8 @@ def _print(opening: Opening, message: str | None, *, as_json: bool) -> None:
         print_json(_object(opening))
         return
     say(f"{opening.thread.name}  {agent_words(opening.agent, opening.model)}  {harmless(opening.thread.cwd)}")
+    if opening.busy is not None:
+        say(f"It cannot be opened now. {harmless(opening.busy.message)}")
     if opening.outside_turns:
         say(f"{plural(opening.outside_turns, 'turn')} made outside Clew would come in first")
     if opening.needs_turn:
@@ -164,6 +168,7 @@ def _object(opening: Opening) -> dict[str, Any]:
         "reason": opening.decision.reason,
         "words": decision_words(opening.decision),
         "outside_turns": opening.outside_turns,
+        "busy": opening.busy.message if opening.busy is not None else None,
         "command": opening.shell,
     }
 

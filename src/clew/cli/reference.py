@@ -84,7 +84,7 @@ EXPLANATION = """\
 | `is_cached` | whether what the session holds is expected in the cache: it was used in the last five minutes |
 | `expected` | an estimate without the answer: `cached_tokens`, `new_tokens`, `cost_usd` (null: no price is known) |
 | `with_transcript` | the same for the whole transcript in a fresh session; null if that is what would be sent |
-| `waits_for` | the run for which the prompt would wait in the queue, or null. The decision is made when it starts |
+| `waits_for` | the run that it would wait for, or null; `"?"`: a terminal has the thread. Decided when it starts |
 | `unfinished` | a run that a crash left, or null. The next command ends it first, which may change the decision |
 | `rewound_to` | the number of the turn to which the session would be rewound, or null |
 | `outside_turns` | turns that were made outside Clew: they come into the thread first |

@@ -48,7 +48,7 @@ class Explanation(Record):
     is_cached: bool  # what the session holds is expected in the cache
     expected: Forecast
     with_transcript: Forecast | None  # the whole transcript instead; None: the transcript is what would be sent
-    waits_for: str | None  # the run for which it would wait in the queue; the decision is made when it starts
+    waits_for: str | None  # the run that it would wait for, or IN_TERMINAL; the decision is made when it starts
     unfinished: str | None  # a run that a crash left: the next command ends it first, which may change the decision
     rewound_to: int | None = None  # the number of the last turn that the rewound session holds; None: it holds all
     outside_turns: int = 0  # turns that were made outside Clew: they come into the thread first

@@ -21,7 +21,7 @@ from clew.core.decision import Decision, Fresh, Reason, Resume
 from clew.core.ids import PinId, SessionId
 from clew.core.pins import Mark, Pin, PinState
 from clew.core.record import Record, replace
-from clew.core.runs.run import Owner, Run
+from clew.core.runs.run import IN_TERMINAL, Owner, Run
 from clew.core.thread import Thread
 from clew.engine import leases, queue
 from clew.engine.leases import HeldLeases
@@ -29,12 +29,13 @@ from clew.engine.planning.plan import Planner
 from clew.engine.planning.preview import planning
 from clew.engine.process.agent import check_work_dir
 from clew.engine.process.family import started_at
+from clew.engine.recovery import live_run_ahead
 from clew.engine.request import TurnRequest, check_argument
 from clew.engine.rules.shown import shown_rules
 from clew.engine.sessions.in_plain_cli import shell_command
 from clew.engine.sessions.observation import file_of
 from clew.engine.sessions.outside import Arrival, store_arrival
-from clew.errors import Conflict, UsageError
+from clew.errors import Busy, Conflict, UsageError
 from clew.store.store import Store
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Opening(Record):
     command: tuple[str, ...]  # with the program's path; empty: a turn must come first
     shell: str | None  # the same for a shell, with its directory
     outside_turns: int  # made outside Clew, and not in the thread yet: they come in first
+    busy: Busy | None = None  # why it cannot be opened at this moment: it has a run, or is open already
 
     @property
     def needs_turn(self) -> bool:
@@ -113,7 +115,13 @@ class HeldThread:
 
 async def opening_of(engine: Engine, request: TurnRequest) -> Opening:
     """How the thread would be opened now. Stores nothing. Raises AgentMissing and UsageError."""
-    return (await _find(engine, request)).opening
+    planner, run = await _checked(engine, request)
+
+    def look(store: Store) -> Opening:
+        opening = _found(engine, store, planner, run).opening
+        return replace(opening, busy=_busy(engine, store, request, run))
+
+    return await engine.store.read_large(look)
 
 
 @asynccontextmanager
@@ -128,7 +136,8 @@ async def held_open(engine: Engine, request: TurnRequest) -> AsyncIterator[HeldT
     held.keep_as_fence(leases.thread_key(thread.id), token)
     async with held.kept():
         try:
-            found = await _find(engine, request)
+            planner, run = await _checked(engine, request)
+            found = await engine.store.read_large(lambda store: _found(engine, store, planner, run))
             if found.opening.needs_turn:
                 raise Conflict(f"Something has changed in {thread.name} since.", hint="Try again.")
             await engine.store.atomically(lambda store: _commit(engine, store, found, held))
@@ -144,7 +153,7 @@ async def _planned(engine: Engine, request: TurnRequest) -> tuple[Planner, Run]:
     return await engine.store.call(lambda store: plan(store, request))
 
 
-async def _find(engine: Engine, request: TurnRequest) -> _Found:
+async def _checked(engine: Engine, request: TurnRequest) -> tuple[Planner, Run]:
     try:
         check_work_dir(request.thread.cwd)
     except UsageError as error:
@@ -152,7 +161,7 @@ async def _find(engine: Engine, request: TurnRequest) -> _Found:
         raise UsageError(error.message, hint=hint) from None
     planner, run = await _planned(engine, request)
     check_argument("model", run.model)
-    return await engine.store.read_large(lambda store: _found(engine, store, planner, run))
+    return planner, run
 
 
 def _found(engine: Engine, store: Store, planner: Planner, run: Run) -> _Found:
@@ -178,6 +187,13 @@ def _found(engine: Engine, store: Store, planner: Planner, run: Run) -> _Found:
         outside_turns=len(arrived.turns),
     )
     return _Found(opening, pin, arrived)
+
+
+def _busy(engine: Engine, store: Store, request: TurnRequest, run: Run) -> Busy | None:
+    """Why it cannot be opened now. A run that a crash left does not count: it is ended first."""
+    ahead, _ = live_run_ahead(store, run, engine.context)
+    held = store.leases.find(leases.thread_key(request.thread.id))
+    return queue.another_run(request.thread, ahead, held) if ahead is not None else None
 
 
 def _pin(engine: Engine, planner: Planner, run: Run, decision: Decision) -> Pin | None:
@@ -211,7 +227,7 @@ def _take(engine: Engine, store: Store, request: TurnRequest, run: Run, token: s
             return  # an earlier call took the lease, but its result was lost with the connection
         ahead = queue.run_ahead(store, run, held, engine.context)
         if ahead is not None or not leases.acquire(store, key, token, engine.context, engine.settings):
-            raise queue.another_run(request.thread, ahead or queue.IN_TERMINAL, held)
+            raise queue.another_run(request.thread, ahead or IN_TERMINAL, held)
 
 
 def _commit(engine: Engine, store: Store, found: _Found, held: HeldLeases) -> None:

@@ -23,7 +23,7 @@ from clew.core.outcome import Outcome
 from clew.core.record import replace
 from clew.core.runs.events import RunEnded
 from clew.core.runs.question import QuestionState
-from clew.core.runs.run import Run, RunStatus
+from clew.core.runs.run import IN_TERMINAL, Run, RunStatus
 from clew.core.thread import Thread
 from clew.engine import leases
 from clew.engine.request import TurnRequest
@@ -32,7 +32,6 @@ from clew.errors import Busy, Conflict
 from clew.store.records import Lease
 from clew.store.store import Store
 
-IN_TERMINAL = "?"  # in place of a run's id: the thread is open in a terminal, or is being compacted
 CANCELLED_WAITING = "The run was cancelled while it waited."
 
 

@@ -123,6 +123,15 @@ def is_run_dead(store: Store, run: Run, context: RuntimeContext) -> bool:
     return not any(lease.expires_at >= now for lease in _leases_of(store, run))
 
 
+def live_run_ahead(store: Store, run: Run, context: RuntimeContext) -> tuple[str | None, str | None]:
+    """The live run for which this one would wait; or the run of a dead process that would be ended before it."""
+    ahead = queue.run_ahead(store, run, store.leases.find(leases.thread_key(run.thread_id)), context)
+    other = store.runs.find(ahead) if ahead is not None else None
+    if other is not None and is_run_dead(store, other, context):
+        return None, ahead
+    return ahead, None
+
+
 def _leases_of(store: Store, run: Run) -> list[Lease]:
     """The thread's lease and the waiting lease, if this run holds them."""
     found = [store.leases.find(key) for key in (leases.thread_key(run.thread_id), leases.waiting_key(run.id))]

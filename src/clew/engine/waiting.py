@@ -10,7 +10,7 @@ import contextlib
 from functools import partial
 
 from clew.core.runs.events import RunQueued
-from clew.core.runs.run import Run, RunStatus
+from clew.core.runs.run import IN_TERMINAL, Run, RunStatus
 from clew.engine import queue, recovery
 from clew.engine.journal import Journal
 from clew.engine.leases import HeldLeases, slot_prefix, thread_key
@@ -128,4 +128,4 @@ def _waits_until(run_id: str, store: Store) -> float | None:
 def _queued(holder: str, until: float | None, *, is_held: bool) -> RunQueued:
     if is_held:
         return RunQueued("person")
-    return RunQueued("terminal") if holder == queue.IN_TERMINAL else RunQueued("thread", holder, until)
+    return RunQueued("terminal") if holder == IN_TERMINAL else RunQueued("thread", holder, until)

@@ -16,6 +16,7 @@ import pytest
 
 from clew.cli.ui.upcoming import upcoming_of
 from clew.core.runs.events import RunQueued
+from clew.core.runs.run import IN_TERMINAL
 from clew.engine.process.family import started_at
 from clew.errors import Busy
 from clew.testing.stage import CODEX_MODEL, MODEL, Stage
@@ -103,6 +104,8 @@ async def test_a_prompt_waits_until_the_tui_is_left(real: Stage) -> None:
     async with begun(real) as talk:
         async with opened(talk) as tui:
             prompt = await talk.typed(tui)
+            assert (await talk.thread.explain("Never sent.")).waits_for == IN_TERMINAL
+            assert "is open in a terminal since" in str((await talk.thread.opening()).busy)
             waiting = await talk.thread.ask("Never sent.")
             async for event in waiting:
                 if isinstance(event, RunQueued):

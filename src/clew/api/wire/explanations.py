@@ -50,7 +50,7 @@ class Explanation(Shape):
     is_cached: Annotated[bool, Doc("What the session holds is expected in the cache")]
     expected: Forecast
     with_transcript: Annotated[Forecast | None, Doc("The transcript instead; null: it is what would be sent")]
-    waits_for: Annotated[str | None, Doc("The run for which it would wait; the decision is made when it starts")]
+    waits_for: Annotated[str | None, Doc("The run that it would wait for; `?`: a terminal has the thread")]
     unfinished: Annotated[str | None, Doc("A run that a crash left unfinished, which is ended first")]
     images: Annotated[list[Image], Doc("Sent with the prompt; their price is not in the estimates")]
 

@@ -10,6 +10,7 @@ from clew.cli.ui.printing import note
 from clew.core.costs.forecast import Forecast
 from clew.core.explanation import Explanation, StandingNote, outside_words
 from clew.core.images import in_words
+from clew.core.runs.run import IN_TERMINAL
 
 LABEL_CHARS = 11
 STANDING = {
@@ -48,7 +49,9 @@ def _fields(told: Explanation) -> Iterator[tuple[str, str]]:
     if told.rules:
         yield "rules", ", ".join(told.rules)
     if told.waits_for is not None:
-        yield "queue", f"The run {told.waits_for} is ahead: the prompt would wait. The decision is made when it starts."
+        in_terminal = told.waits_for == IN_TERMINAL
+        ahead = "The thread is in use in a terminal" if in_terminal else f"The run {told.waits_for} is ahead"
+        yield "queue", f"{ahead}: the prompt would wait. The decision is made when it starts."
     if told.unfinished is not None:
         yield (
             "crash",

@@ -42,6 +42,9 @@ STATUS_MOVES: dict[RunStatus, frozenset[RunStatus]] = {
 
 LIVE = frozenset({RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING})
 
+# In place of the id of the run that another one waits for: the thread is open in a terminal, or is being compacted.
+IN_TERMINAL = "?"
+
 
 class IllegalStatus(ValueError):
     """A run cannot change from its status to the requested one."""

@@ -24,12 +24,11 @@ from clew.core.explanation import Explanation, decision_words, standing_note, tu
 from clew.core.history import Role
 from clew.core.record import Record, replace
 from clew.core.runs.run import Run
-from clew.engine import leases, queue, recovery
+from clew.engine import recovery
 from clew.engine.finish.prices import unit_price
 from clew.engine.planning.preview import planning
 from clew.engine.request import TurnRequest, check_argument
 from clew.engine.rules.shown import ShownRules, shown_rules
-from clew.engine.settings import RuntimeContext
 from clew.store.store import Store
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ async def explain(engine: Engine, request: TurnRequest) -> Explanation:
         planner, run = plan(store, request)
         check_argument("model", run.model)
         case, decision, arrived = planner.planned(store, run)
-        waits_for, unfinished = _queued_behind(store, run, context)
+        waits_for, unfinished = recovery.live_run_ahead(store, run, context)
         figures = _Figures.read(store, adapter, run, case, decision, rules)
         told = _explanation(adapter, request, run, decision, figures, waits_for, unfinished)
         return replace(told, outside_turns=len(arrived.turns), rules=rules.names)
@@ -102,16 +101,6 @@ def _explanation(
         unfinished=unfinished,
         images=run.images,
     )
-
-
-def _queued_behind(store: Store, run: Run, context: RuntimeContext) -> tuple[str | None, str | None]:
-    """The live run for which this one would wait; or the run of a dead process that would be ended before it."""
-    held = store.leases.find(leases.thread_key(run.thread_id))
-    ahead = queue.run_ahead(store, run, held, context)
-    other = store.runs.find(ahead) if ahead is not None else None
-    if other is not None and recovery.is_run_dead(store, other, context):
-        return None, ahead
-    return ahead, None
 
 
 class _Figures(Record):

@@ -42,7 +42,7 @@ function Told({ told }: { told: Explanation }) {
           {plural(told.outside_turns, "turn")} made outside Clew {told.outside_turns === 1 ? "comes" : "come"} into the thread first.
         </p>
       )}
-      {told.waits_for && <p class="note plain">A run is active: this would wait for it, and be decided again then.</p>}
+      {told.waits_for && <p class="note plain">The thread is in use: this would wait, and be decided again then.</p>}
       {told.unfinished && <p class="note warning">A run that a crash left unfinished is ended first.</p>}
       <dl class="facts explained">
         {factsOf(told).map(([name, value]) => (

@@ -527,7 +527,7 @@ export interface components {
             expected: components["schemas"]["Forecast"];
             /** @description The transcript instead; null: it is what would be sent */
             with_transcript: components["schemas"]["Forecast"] | null;
-            /** @description The run for which it would wait; the decision is made when it starts */
+            /** @description The run that it would wait for; `?`: a terminal has the thread */
             waits_for: string | null;
             /** @description A run that a crash left unfinished, which is ended first */
             unfinished: string | null;
@@ -2375,7 +2375,7 @@ export interface components {
             expected: components["schemas"]["Forecast"];
             /** @description The transcript instead; null: it is what would be sent */
             with_transcript: components["schemas"]["Forecast"] | null;
-            /** @description The run for which it would wait; the decision is made when it starts */
+            /** @description The run that it would wait for; `?`: a terminal has the thread */
             waits_for: string | null;
             /** @description A run that a crash left unfinished, which is ended first */
             unfinished: string | null;
