@@ -60,6 +60,7 @@ $(PAGE): $(MODULES) $(WEB)/build.mjs $(shell find $(WEB)/page -type f)
 
 wheel: $(STAMP)           ## dist/clew_threads-*.whl, with the page inside
 	rm -rf dist
+	@echo "Building the page and the wheel: some seconds."
 	$(BIN)/pip wheel -q --disable-pip-version-check --no-deps -w dist .
 	@ls dist/*.whl
 

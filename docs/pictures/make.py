@@ -131,7 +131,8 @@ def page(daemon: Daemon, target: Path) -> None:
         with visiting(daemon, browser, **options) as visitor:
             opened = visitor.open(daemon.get("/api/threads/fix-login")["id"])
             expect(opened.get_by_test_id("turn-assistant")).to_have_count(3)
-            expect(opened.locator("code", has_text="60 * 60").last).to_be_visible()  # its Markdown is rendered
+            expect(opened.get_by_text("sed -i")).to_be_visible()  # the tool call
+            expect(opened.locator("code").get_by_text("60 * 60", exact=True)).to_be_visible()  # Markdown is rendered
             opened.screenshot(path=target, animations="disabled")
         browser.close()
 

@@ -107,6 +107,14 @@ def test_a_silent_open_pipe_is_named_and_left_alone(cli: Any) -> None:
     assert cli.stage.prompt == "review this"
 
 
+def test_a_diff_of_a_latin_1_file_is_sent(cli: Any) -> None:
+    done = cli.run("ask", "-t", "t", "Review this.", stdin=b"-caf\xe9\n+caf\xe9 noir \xef\xbf\xbd\n")
+
+    assert done.code == 0
+    assert cli.stage.prompt == "Review this.\n-caf\ufffd\n+caf\ufffd noir \ufffd\n"
+    assert done.err.count("what is piped in is not all UTF-8: \ufffd stands in 2 places instead\n") == 1
+
+
 def test_stdin_that_is_instructions_is_not_sent_twice(cli: Any) -> None:
     cli.run("ask", "--instructions", "-", "hello", stdin="In prose.")
 

@@ -74,7 +74,10 @@ async def test_a_cancelled_wait_sends_nothing_to_the_model(scripted: Stage) -> N
         async for event in run:
             if isinstance(event, RunQueued):
                 run.cancel()
-        assert (await run.reply()).status == RunStatus.CANCELLED
+        reply = await run.reply()
+        assert reply.status == RunStatus.CANCELLED and reply.error is not None
+        assert reply.error.hint.startswith("The prompt that met the limit is still the thread's last turn;")
+        assert [turn.text for turn in (await thread.turns())][-1].startswith("this one thing")
         assert len(scripted.api.main_requests) == asked
         with pytest.raises(Conflict, match="no usage limit"):
             await thread.continue_after_limit(run.id)

@@ -79,6 +79,8 @@ class LaunchProfile(Record):
     fork_of: str | None = None  # resume a copy of this session; the copy's id is `session_id` if we may choose it
     rewind_to: str | None = None  # the copy ends here (an `end_id`); only if the abilities say `rewind`
     images: tuple[ImageFile, ...] = ()  # of this turn's prompt; only if the abilities say `images`
+    prompt: str = ""  # of this turn; it is not passed on the command line
+    home: str = ""  # the user's
 
 
 class SessionHead(Record):
@@ -97,6 +99,7 @@ class CommandFolder(Record):
     skills: bool = False  # each command is a folder with a SKILL.md; else a Markdown file, in folders that prefix it
     syntax: FileSyntax = FileSyntax.CLAUDE
     prefix: str = ""  # of the names
+    dollar: bool = False  # of skills: `$name` calls them too, in a conversation with that agent
 
 
 class StreamResult(Record):
@@ -301,7 +304,7 @@ class Adapter(Protocol):
         `project`. It looks only at names: it reads no file and follows no link. May raise OSError."""
         return iter(())
 
-    def command_folders(self, config_dir: str, work_dir: str) -> Iterator[CommandFolder]:
+    def command_folders(self, environ: Mapping[str, str], work_dir: str) -> Iterator[CommandFolder]:
         """Where slash commands and skills may be, in the order in which the plain CLI looks. May read directories."""
         return iter(())
 

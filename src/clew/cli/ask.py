@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MAX_INPUT_BYTES = 50_000_000  # more on stdin is refused: it could never be a prompt
 ALONE = "Send it alone; < /dev/null leaves out what is on stdin."
-PIPE_WAIT_S = 3.0  # how long a pipe beside an argument may be silent at first, as in `claude -p`
+PIPE_WAIT_S = 3  # how long a pipe beside an argument may be silent at first, as in `claude -p`
 
 
 class AskOptions(Record):
@@ -347,7 +347,7 @@ def read_stdin(what: str, command: str) -> str:
     return _stdin(UsageError(f"There is no {what}.", hint=hint))
 
 
-def _stdin(missing: UsageError) -> str:
+def _stdin(missing: UsageError, *, any_encoding: bool = False) -> str:
     if sys.stdin is None or sys.stdin.isatty():
         raise missing
     content = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
@@ -356,6 +356,10 @@ def _stdin(missing: UsageError) -> str:
             f"stdin has more than {MAX_INPUT_BYTES:,} bytes; nothing was sent.",
             hint="Send less, or name the file and let the agent read it.",
         )
+    text = content.decode("utf-8", "replace") if any_encoding else ""
+    if lost := text.count("\ufffd") - content.count("\ufffd".encode()):
+        note(f"what is piped in is not all UTF-8: \ufffd stands in {lost:,} places instead")
+        content = text.encode()
     return as_text(content, "stdin")
 
 
@@ -373,10 +377,15 @@ def _piped() -> str:
         return ""
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
         return ""  # a terminal, or /dev/null
-    if not select.select([handle], [], [], PIPE_WAIT_S)[0]:
-        note(f"nothing came on stdin within {PIPE_WAIT_S:.0f} s: continuing without it (< /dev/null avoids the wait)")
-        return ""
-    return _stdin(UsageError("stdin is a terminal."))
+    if not select.select([handle], [], [], 1)[0]:
+        note("waiting for what is piped in")
+        if not select.select([handle], [], [], PIPE_WAIT_S - 1)[0]:
+            note(
+                f"nothing came on stdin within {PIPE_WAIT_S} s: continuing without it (< /dev/null avoids the wait; "
+                "of a slower command, give the output as a file: clew ask … < FILE)"
+            )
+            return ""
+    return _stdin(UsageError("stdin is a terminal."), any_encoding=True)
 
 
 def read_instructions(path: str) -> str:

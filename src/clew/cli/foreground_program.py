@@ -30,6 +30,13 @@ RESET = (
 )
 
 
+def check_terminal() -> None:
+    try:
+        os.tcgetpgrp(sys.stdin.fileno())
+    except OSError:
+        raise UsageError("stdin is not the terminal that controls this command.") from None
+
+
 async def run_in_foreground(
     argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], began: Callable[[int], Awaitable[None]]
 ) -> int:
@@ -37,11 +44,9 @@ async def run_in_foreground(
 
     `began` is called with its pid. Raises AgentMissing and AgentFailed if it cannot be started.
     """
+    check_terminal()
     terminal = sys.stdin.fileno()
-    try:
-        modes, ours = termios.tcgetattr(terminal), os.tcgetpgrp(terminal)
-    except OSError:
-        raise UsageError("stdin is not the terminal that controls this command.") from None
+    modes, ours = termios.tcgetattr(terminal), os.tcgetpgrp(terminal)
     with _signals() as pass_to:
         process = _started(argv, cwd, environ)
         pass_to(process.pid)

@@ -60,6 +60,11 @@ def open_(
             "clew open needs a terminal.", hint="clew ask works without one; --dry-run prints the command."
         )
 
+    if not dry_run:
+        from clew.cli.foreground_program import check_terminal
+
+        check_terminal()
+
     async def work(client: Client) -> int:
         found = await (client.find(thread) if thread is not None else latest_thread(client, ".", reads=dry_run))
         client.check_agent(agent or found.record.agent)
@@ -109,7 +114,9 @@ async def _hand_over(thread: Thread, opening: Opening, message: str | None) -> i
     prompt = message if message is not None else await _message(opening)
 
     async def start(person: Person | None) -> Run:
-        return await thread.ask(prompt, agent=opening.agent, model=opening.model, wait=False, person=person)
+        return await thread.ask(
+            prompt, agent=opening.agent, model=opening.model, wait=False, person=person, expand=True
+        )
 
     return report_reply(await show_run(thread, start, as_json=False, agent=opening.agent), as_json=False)
 

@@ -182,10 +182,10 @@ class LiveTurn(AttemptObserver):
         if self._is_left_to_next_daemon and not await self._stop.is_cancelled_in_store():
             return await self._leave_queued()
         if await self._stop.is_cancelled():
-            from clew.engine.finish.failures import NOT_ASKED
+            from clew.engine.finish.failures import hint_of_unstarted
 
             await self._hold_queued_prompts()
-            return await self._cancelled(queue.CANCELLED_WAITING, hint=NOT_ASKED)
+            return await self._cancelled(queue.CANCELLED_WAITING, hint=hint_of_unstarted(self.run))
         if self.run.asked.continues is not None and not await self._store.call(
             lambda store: queue.still_continues(store, self.run)
         ):
@@ -307,7 +307,9 @@ class LiveTurn(AttemptObserver):
         launch = await self._hiding(plan)
         rules_dir = launch.rules_dir if problem is None else ""
         images = await self._images(plan)
-        argv = self._adapter.command(self._binary, can, replace(launch, rules_dir=rules_dir, images=images))
+        home = self._context.environ.get("HOME", "")
+        launch = replace(launch, home=home, rules_dir=rules_dir, images=images, prompt=decision.prompt)
+        argv = self._adapter.command(self._binary, can, launch)
         environ = await self._environment(plan.launch)
         self._results.attempt_began(plan)
         started = _started(plan)

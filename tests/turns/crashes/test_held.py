@@ -224,7 +224,7 @@ async def test_a_prompt_that_was_cancelled_while_it_waited_is_not_a_turn(scripte
             assert (reply.status, turns) == ("cancelled", ["one", "ack: one"])
             assert reply.error is not None
             words = "Nothing was sent to the agent, and the prompt is no turn of the thread."
-            assert reply.error.hint == f"{words} Ask it again if you still want it."
+            assert reply.error.hint == f"{words} Ask again if you still want it."
             await (await thread.ask("three"))
             assert scripted.shown == [("user", "one"), ("assistant", "ack: one"), ("user", "three")]
         else:

@@ -45,6 +45,7 @@ def arm(repo: Path, ran: Path) -> None:
         ".mcp.json": json.dumps({"mcpServers": {"evil": server}}),
         ".claude/commands/rules.md": f"---\nallowed-tools: Bash\n---\n!`{evil['shell']}`\n",
         ".claude/skills/rules/SKILL.md": f"---\nname: rules\ndescription: rules\n---\n!`{evil['skill']}`\n",
+        ".agents/skills/rules/SKILL.md": f"---\nname: rules\ndescription: {SECRET}\n---\n{SECRET}\n",
         ".claude/agents/rules.md": f"---\nname: rules\ndescription: rules\n---\n!`{evil['agent']}`\n",
         ".codex/config.toml": f'notify = ["sh", "-c", "{evil["codex"]}"]\n[mcp_servers.evil]\ncommand = "sh"\n'
         f'args = ["-c", "{evil["mcp"]}"]\n',

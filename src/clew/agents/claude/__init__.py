@@ -122,10 +122,10 @@ class Claude(Adapter):
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         return rules.project_rules(config_dir, work_dir)
 
-    def command_folders(self, config_dir: str, work_dir: str) -> Iterator[CommandFolder]:
+    def command_folders(self, environ: Mapping[str, str], work_dir: str) -> Iterator[CommandFolder]:
         from clew.agents.claude import commands
 
-        return commands.command_folders(config_dir, work_dir)
+        return commands.command_folders(self.config_dir(environ), work_dir)
 
     def edits(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[FileEdit, ...]:
         from clew.agents.claude import edits

@@ -144,10 +144,10 @@ class Codex(Adapter):
     def project_rules(self, config_dir: str, work_dir: str) -> Iterator[Path]:
         return rules.project_rules(work_dir)
 
-    def command_folders(self, config_dir: str, work_dir: str) -> Iterator[CommandFolder]:
-        from clew.agents.codex import commands
+    def command_folders(self, environ: Mapping[str, str], work_dir: str) -> Iterator[CommandFolder]:
+        from clew.agents.codex import skills
 
-        return commands.command_folders(config_dir)
+        return skills.command_folders(environ, work_dir)
 
     def edits(self, tool: str, tool_input: Mapping[str, Any]) -> tuple[FileEdit, ...]:
         from clew.agents.codex import edits

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from clew.agents.adapter import Binary, ImageFile, LaunchProfile
-from clew.agents.codex import sandbox
+from clew.agents.codex import sandbox, skills
 from clew.agents.codex.location import is_session_id
 from clew.core.decision import Abilities
 from clew.core.thread import Trust
@@ -55,6 +55,8 @@ def command(binary: Binary, abilities: Abilities, launch: LaunchProfile) -> list
     if sandbox.MODE[launch.permissions] == "read-only" and "--ignore-rules" in abilities.flags:
         argv.append("--ignore-rules")  # the user's own rules may allow a command to run outside the sandbox
     argv += trust(launch)
+    for key, value in skills.settings(launch):
+        argv += setting(key, value)
     # Without a network, Codex would retry forever; with this setting it gives up after its usual retries.
     argv += setting("features.unbounded_connection_retries", "false")
     return [*argv, *resumed, "-"]

@@ -128,7 +128,7 @@ class RunDisplay:
         if event.waiting_for == "slot":
             words = "waiting for a free slot: as many agents are running as max_agents allows"
         elif event.waiting_for == "limit":
-            words = f"waiting until {local_time(event.until)}, when the account's usage limit resets"
+            words = f"waiting for the account's usage limit until {local_time(event.until)}"
         elif event.waiting_for == "person":
             words = "held: the run before it was stopped (clew runs send ID starts it)"
         elif event.waiting_for == "terminal":

@@ -14,5 +14,5 @@ class Expanded(Record):
 
 
 def may_stand_for_files(text: str) -> bool:
-    """False for a prompt that has neither a mention nor a command."""
-    return "@" in text or text.startswith("/")
+    """False for a prompt that has neither a mention, nor a command, nor a skill that it calls."""
+    return "@" in text or text.startswith(("/", "$"))

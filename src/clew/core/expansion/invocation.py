@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from clew.core.record import Record
 
 _INVOCATION = re.compile(r"/([A-Za-z0-9][\w.:-]{0,99})(?:\s+(.*))?\Z", re.DOTALL)
+_DOLLAR_INVOCATION = re.compile(r"\$([A-Za-z0-9][\w.-]{0,99})(?:\s+(.*))?\Z", re.DOTALL)
 
 CLEAR, COMPACT = "clear", "compact"
 AS_TEXT = "With a blank before the slash it is sent as text."
@@ -34,18 +35,32 @@ BUILT_IN: Mapping[str, str] = {
     **dict.fromkeys(("config", "settings", "privacy-settings", "theme", "color", "vim", "keybindings"), _CONFIG),
     **dict.fromkeys(("statusline", "terminal-setup", "output-style", "tui", "focus", "personality"), _CONFIG),
     **dict.fromkeys(("cost", "usage", "stats", "context", "insights", "extra-usage", "passes"), _COST),
+    "usage-credits": _COST,
+    "fewer-permission-prompts": _SETTINGS,
+    "voice": _CONFIG,
+    "autocompact": "/compact makes the agent summarise its session; agents do so by themselves when it is full.",
     **dict.fromkeys(("login", "logout", "setup-token", "upgrade", "rate-limit-options"), _LOGIN),
-    **dict.fromkeys(("help", "bug", "feedback", "release-notes", "powerup"), _HELP),
-    **dict.fromkeys(("resume", "continue", "new", "sessions", "branch", "tag", "name"), _SESSIONS),
+    **dict.fromkeys(("help", "bug", "feedback", "release-notes", "powerup", "version"), _HELP),
+    **dict.fromkeys(("resume", "continue", "new", "sessions", "session", "branch", "tag", "name"), _SESSIONS),
+    **dict.fromkeys(("teleport", "import"), _SESSIONS),
     **dict.fromkeys(("rewind", "undo", "checkpoint"), _EDIT),
     **dict.fromkeys(
         ("mcp", "hooks", "agents", "plugin", "plugins", "ide", "skills", "reload-plugins", "apps"), _PROJECT
     ),
+    **dict.fromkeys(("reload-skills", "update-config", "auto-mode-setup", "cloud-plugins", "skill-doctor"), _PROJECT),
+    **dict.fromkeys(("remote-env", "setup-bedrock", "setup-vertex", "team-onboarding", "desktop", "mobile"), _PROJECT),
     **dict.fromkeys(("install-github-app", "install-slack-app", "web-setup", "remote-control", "chrome"), _PROJECT),
     **dict.fromkeys(
         ("init", "memory", "plan", "pr-comments", "pr_comments", "simplify", "batch", "loop", "btw"), _WORDS
     ),
-    "review": "clew review reviews what has changed.",
+    **dict.fromkeys(
+        ("deep-research", "dataviz", "verify", "debug", "run", "claude-api", "goal", "recap", "mention"), _WORDS
+    ),
+    **dict.fromkeys(
+        ("run-skill-generator", "plugin-authoring", "workflow-authoring", "workflow-launch-exec", "workflows"), _WORDS
+    ),
+    **dict.fromkeys(("ultraplan", "subtask", "brief", "advisor", "loops", "autofix-pr"), _WORDS),
+    **dict.fromkeys(("review", "code-review", "ultrareview"), "clew review reviews what has changed."),
     "security-review": 'clew review start --focus "security" reviews what has changed.',
     "diff": "git diff shows what has changed.",
     "rename": "clew threads rename gives the thread another name.",
@@ -55,9 +70,10 @@ BUILT_IN: Mapping[str, str] = {
     "doctor": "clew doctor says what works and what does not.",
     "add-dir": "Start the thread in the directory above, or allow a file when Clew asks for it.",
     "copy": "clew threads show prints the answers.",
-    "tasks": "clew runs list shows what is running.",
-    "bashes": "clew runs list shows what is running.",
-    "ps": "clew runs list shows what is running.",
+    **dict.fromkeys(("tasks", "bashes", "ps", "list-agents"), "clew runs list shows what is running."),
+    **dict.fromkeys(("stop", "restart"), "Ctrl-C stops the agent; clew runs cancel stops a run elsewhere."),
+    **dict.fromkeys(("background", "daemon"), "clew jobs submit carries out a prompt in the background."),
+    **dict.fromkeys(("cd", "project"), "clew threads set NAME --cwd DIR moves the thread."),
     "exit": "Ctrl-D ends a prompt loop, and Ctrl-C stops the agent.",
     "quit": "Ctrl-D ends a prompt loop, and Ctrl-C stops the agent.",
 }
@@ -70,7 +86,15 @@ class Invocation(Record):
 
 def invocation_in(text: str) -> Invocation | None:
     """The command that the text is; None: it is text."""
-    match = _INVOCATION.match(text)
+    return _called(_INVOCATION.match(text))
+
+
+def dollar_invocation_in(text: str) -> Invocation | None:
+    """What may be a call of a skill as in Codex, `$name`; None: it is text."""
+    return _called(_DOLLAR_INVOCATION.match(text))
+
+
+def _called(match: re.Match[str] | None) -> Invocation | None:
     return None if match is None else Invocation(match[1], (match[2] or "").strip())
 
 

@@ -65,7 +65,8 @@ _ERRORS: dict[Outcome, tuple[type[AgentError], str, str]] = {
     ),
     Outcome.FAILED: (AgentFailed, "{agent} gave no answer: {said}", "Ask again, or run clew doctor."),
 }
-NOT_ASKED = "Nothing was sent to the agent, and the prompt is no turn of the thread. Ask it again if you still want it."
+_NOT_ASKED = "Nothing was sent to the agent, and the prompt is no turn of the thread. Ask again if you still want it."
+_NOT_CONTINUED = "The prompt that met the limit is still the thread's last turn; ask the agent to continue."
 _MORE_TIME = "What was said so far is kept; ask to continue, or give it more time with --timeout."
 _TIMED_OUT = "The run took too long and was stopped."
 _IDLE = "Nothing came from {agent} for too long, and it was stopped."
@@ -97,6 +98,11 @@ def interrupted(message: str | None = None) -> AgentFailed:
     return AgentFailed(message or "Clew was ended while the run was in progress.", hint=KEPT)
 
 
+def hint_of_unstarted(run: Run) -> str:
+    """For a run that was cancelled before it started: it may be the rest of one that met the account's usage limit."""
+    return _NOT_ASKED if run.asked.continues is None else _NOT_CONTINUED
+
+
 def error_of_run(run: Run) -> AgentError | None:
     """The error of a run that has ended, as far as the store tells."""
     if run.status is RunStatus.ANSWERED:
@@ -105,7 +111,7 @@ def error_of_run(run: Run) -> AgentError | None:
         return interrupted(run.error)
     outcome = next((each for each in Outcome if each == run.outcome), Outcome.FAILED)
     if outcome is Outcome.CANCELLED and run.started_at is None:
-        return Cancelled(run.error or _ERRORS[outcome][1], hint=NOT_ASKED)
+        return Cancelled(run.error or _ERRORS[outcome][1], hint=hint_of_unstarted(run))
     if outcome is Outcome.TIMED_OUT:
         return TimedOut(run.error or _TIMED_OUT, hint=_MORE_TIME)
     cls, template, hint = _ERRORS.get(outcome, _ERRORS[Outcome.FAILED])

@@ -15,7 +15,15 @@ from clew.agents.adapter import CommandFolder
 from clew.core.expansion import command_file
 from clew.core.expansion.command_file import CommandFile
 from clew.core.expansion.expanded import Expanded
-from clew.core.expansion.invocation import AS_TEXT, BUILT_IN, CLEAR, COMPACT, Invocation, invocation_in
+from clew.core.expansion.invocation import (
+    AS_TEXT,
+    BUILT_IN,
+    CLEAR,
+    COMPACT,
+    Invocation,
+    dollar_invocation_in,
+    invocation_in,
+)
 from clew.core.expansion.mentions import Mention, mentions_in
 from clew.core.prompts import fenced
 from clew.core.record import Record
@@ -46,6 +54,16 @@ class PromptPlace(Record):
     trust: Trust
 
 
+class _Prompt(Record):
+    """A prompt of which nothing was run yet."""
+
+    command: FoundCommand | None = None  # None: it is its own text
+    texts: tuple[str, ...] = ()  # of the command's file, with the arguments; between each two of them is a block
+    blocks: tuple[str, ...] = ()  # shell blocks
+    mentions: tuple[Mention, ...] = ()
+    tools: tuple[str, ...] = NO_TOOLS  # that the command allows
+
+
 class Expansion:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -73,34 +91,34 @@ class Expansion:
         somebody else may have written: what it mentions is not expanded. `dry_run`: runs no command and asks nobody;
         then `asks` says whether there would be a person.
         """
-        is_known = bool(known) and invocation_in(text) == invocation_in(known)
-        command = None if is_known else await self._command(text, place, dry_run=dry_run)
-        written, mentions, tools = command or (text, mentions_in(text), NO_TOOLS)
+        is_known = bool(known) and _invocation(text) == _invocation(known)
+        prompt = (None if is_known else await self._command(text, place)) or _Prompt(mentions=mentions_in(text))
+        mentions = prompt.mentions
         if known:
             old = {part.path for mention in mentions_in(known) for part in mention.candidates}
             mentions = tuple(each for each in mentions if not any(part.path in old for part in each.candidates))
         files = await self._files(mentions, place)
         for file in files:
             await self._check_access(file, place, person, dry_run=dry_run, asks=asks)
+        # Nothing was run so far: a prompt that is refused has done nothing.
+        written = text if prompt.command is None else await self._filled(prompt.command, prompt, place, dry_run=dry_run)
         whole = written + await self._blocks(files, place, dry_run=dry_run)
-        return Expanded(whole, None if whole == text else text, tools)
+        return Expanded(whole, None if whole == text else text, prompt.tools)
 
     # Commands
 
-    def _folders(self, cwd: str, agent: str) -> list[CommandFolder]:
+    def _folders(self, cwd: str, agent: str, only: str | None = None) -> list[CommandFolder]:
         """The agent's own folders first, then those of the others: a command is text, and any agent can read it."""
         environ = self._engine.context.environ
         known = [each for each in self._engine.agents() if self._engine.adapter_of(each) is not None]
-        adapters = [self._engine.adapter(each) for each in sorted(known, key=lambda name: name != agent)]
-        return [each for adapter in adapters for each in adapter.command_folders(adapter.config_dir(environ), cwd)]
+        agents = [each for each in sorted(known, key=lambda name: name != agent) if only in (None, each)]
+        return [each for name in agents for each in self._engine.adapter(name).command_folders(environ, cwd)]
 
-    async def _command(
-        self, text: str, place: PromptPlace, *, dry_run: bool
-    ) -> tuple[str, tuple[Mention, ...], tuple[str, ...]] | None:
-        """The text of the command, what it mentions and the tools that it allows. None: the prompt is no command."""
+    async def _command(self, text: str, place: PromptPlace) -> _Prompt | None:
+        """The command that the prompt is, checked. None: it is no command."""
         invocation = invocation_in(text)
         if invocation is None:
-            return None
+            return await self._dollar_skill(text, place)
         name = invocation.name
         if name in (CLEAR, COMPACT):
             raise UsageError(f"/{name} acts on a thread and is no prompt.", hint="Send it alone, in a thread.")
@@ -110,14 +128,21 @@ class Expansion:
             if name not in BUILT_IN and os.path.lexists(f"/{name}"):
                 return None  # a path
             raise await asyncio.to_thread(_unknown, name, folders)
+        return await self._checked(invocation, found, place)
+
+    async def _dollar_skill(self, text: str, place: PromptPlace) -> _Prompt | None:
+        """The skill that `$name` calls, if the agent's plain CLI has such calls. Where there is none, it is text."""
+        invocation = dollar_invocation_in(text)
+        folders = [folder for folder in self._folders(place.cwd, place.agent, place.agent) if folder.dollar]
+        if invocation is None or not folders:
+            return None
+        found = await asyncio.to_thread(command_files.find, folders, invocation.name)
+        return None if found is None else await self._checked(invocation, found, place)
+
+    async def _checked(self, invocation: Invocation, found: FoundCommand, place: PromptPlace) -> _Prompt:
         file = await asyncio.to_thread(command_files.read, found)
         if not file.for_user:
-            raise UsageError(f"The skill /{name} says that only an agent uses it.", hint="Ask for it in words.")
-        return await self._filled(invocation, found, file, place, dry_run=dry_run)
-
-    async def _filled(
-        self, invocation: Invocation, found: FoundCommand, file: CommandFile, place: PromptPlace, *, dry_run: bool
-    ) -> tuple[str, tuple[Mention, ...], tuple[str, ...]]:
+            raise UsageError(f"The skill /{found.name} says that only an agent uses it.", hint="Ask for it in words.")
         is_trusted = not found.folder.of_project or place.trust is Trust.PROJECT
         if len(file.body) + file.body.count("$") * len(invocation.arguments) > MAX_FILLED_CHARS:
             raise UsageError(f"The arguments of /{found.name} are too long for its file: {found.path}.")
@@ -131,13 +156,19 @@ class Expansion:
             await asyncio.to_thread(self._check_untrusted, found, file, commands, place, [
                 mention for mention in mentions if mention.written not in own
             ])  # fmt: skip
-        outputs = [await self._output(each, found, file, place, dry_run=dry_run) for each in commands]
-        whole = "".join(part for pair in zip(texts, [*outputs, ""], strict=True) for part in pair).rstrip("\n")
-        if not whole.strip():
-            raise UsageError(f"The file of /{found.name} is empty: {found.path}.")
+        for each in commands:
+            _check_permitted(each, found, file, place)
         # Under `read-only` no command's file allows more.
         tools = () if place.permissions is Permissions.READ_ONLY else command_file.run_tools(file.allowed_tools)
-        return whole, mentions, tools
+        return _Prompt(found, tuple(texts), tuple(commands), mentions, tools)
+
+    async def _filled(self, command: FoundCommand, prompt: _Prompt, place: PromptPlace, *, dry_run: bool) -> str:
+        """The command's text, with what its shell blocks print."""
+        outputs = [await self._output(each, command, place, dry_run=dry_run) for each in prompt.blocks]
+        whole = "".join(part for pair in zip(prompt.texts, [*outputs, ""], strict=True) for part in pair).rstrip("\n")
+        if not whole.strip():
+            raise UsageError(f"The file of /{command.name} is empty: {command.path}.")
+        return whole
 
     def _check_untrusted(
         self,
@@ -158,23 +189,10 @@ class Expansion:
                 hint="With --trust project it may; or copy the file to your own commands after you have read it.",
             )
 
-    async def _output(
-        self, command: str, found: FoundCommand, file: CommandFile, place: PromptPlace, *, dry_run: bool
-    ) -> str:
-        """What a shell block prints. Raises UsageError unless `allowed-tools` permits it."""
-        shown = " ".join(command.split())[:120]
-        if place.permissions is Permissions.READ_ONLY:
-            raise UsageError(
-                f"/{found.name} runs a command, and this conversation is read-only: {shown}",
-                hint="Ask in a thread with other permissions.",
-            )
-        if place.permissions is not Permissions.ALL and not command_file.permits(file.allowed_tools, command):
-            raise UsageError(
-                f"/{found.name} runs a command that its allowed-tools does not permit: {shown}",
-                hint=f"Add it to allowed-tools in {found.path}, for example Bash({command.split()[0]}:*).",
-            )
+    async def _output(self, command: str, found: FoundCommand, place: PromptPlace, *, dry_run: bool) -> str:
+        """What a shell block prints."""
         if dry_run:
-            return NOT_YET_RUN.format(command=shown)
+            return NOT_YET_RUN.format(command=_one_line(command))
         from clew.hosts.expansion.shell import output_of
 
         context = self._engine.context
@@ -242,6 +260,28 @@ class Expansion:
 
 def place_of(thread: Thread, agent: str | None = None) -> PromptPlace:
     return PromptPlace(thread.cwd, agent or thread.agent, thread.permissions, thread.trust)
+
+
+def _invocation(text: str) -> Invocation | None:
+    return invocation_in(text) or dollar_invocation_in(text)
+
+
+def _check_permitted(command: str, found: FoundCommand, file: CommandFile, place: PromptPlace) -> None:
+    """Raises UsageError for a shell block that `allowed-tools` does not permit."""
+    if place.permissions is Permissions.READ_ONLY:
+        raise UsageError(
+            f"/{found.name} runs a command, and this conversation is read-only: {_one_line(command)}",
+            hint="Ask in a thread with other permissions.",
+        )
+    if place.permissions is not Permissions.ALL and not command_file.permits(file.allowed_tools, command):
+        raise UsageError(
+            f"/{found.name} runs a command that its allowed-tools does not permit: {_one_line(command)}",
+            hint=f"Add it to allowed-tools in {found.path}, for example Bash({command.split()[0]}:*).",
+        )
+
+
+def _one_line(command: str) -> str:
+    return " ".join(command.split())[:120]
 
 
 def _unknown(name: str, folders: Sequence[CommandFolder]) -> UsageError:

@@ -1,0 +1,100 @@
+"""What Codex is told about skills: those that a prompt names are off, and a repository's are not listed."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clew.agents.adapter import LaunchProfile
+from clew.agents.codex.skills import settings
+from clew.core.thread import Permissions, Trust
+from clew.errors import UsageError
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for name in (".codex/skills/deploy", ".codex/plugins/cache/p/skills/x", "work/.codex/skills/style"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "SKILL.md").write_text(f"---\nname: {Path(name).name}\n---\nSee $other.\n")
+    (tmp_path / "repo").mkdir()
+    return tmp_path
+
+
+def told(home: Path, prompt: str, trust: Trust = Trust.USER, work: str = "repo") -> dict[str, Any]:
+    launch = LaunchProfile(
+        "s",
+        False,
+        None,
+        Permissions.ASK,
+        trust,
+        str(home / work),
+        str(home / ".codex"),
+        prompt=prompt,
+        home=str(home),
+    )
+    return {key: tomllib.loads(f"v = {value}")["v"] for key, value in settings(launch)}
+
+
+def off(home: Path, prompt: str, *, work: str = "repo") -> list[str]:
+    """The folders of the skills that are switched off."""
+    found = told(home, prompt, work=work).get("skills.config", [])
+    assert all(each["enabled"] is False and Path(each["path"]).name == "SKILL.md" for each in found)
+    return [Path(each["path"]).parent.name for each in found]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "names"),
+    [
+        ("nothing", []),
+        ("$deploy", ["deploy"]),
+        ("pa$deploy, `$deploy` and $$other", ["deploy"]),
+        ("$p:x", ["x"]),
+        ("$deploy-it $Deploy ${deploy} $(deploy) @deploy $pa55word", []),
+        ("[$a](deploy/skill.md) and [$b]( skill://r0/x/SKILL.md )", ["deploy", "x"]),
+        ("[$a] (/elsewhere/deploy/SKILL.md)", ["deploy"]),
+    ],
+)
+def test_the_skills_that_a_prompt_names_are_off(home: Path, prompt: str, names: list[str]) -> None:
+    assert sorted(off(home, prompt)) == names
+    assert not [word for word in ("pa55word", "elsewhere") if word in str(told(home, prompt))], "as all users could see"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        'name: "st\\x79le"\n',
+        '"name": style\n',
+        "{name: style, description: d}\n",
+        "name: >-\n  style\n",
+        "name: &a style\n",
+        "name: other\nname: style\n",
+        "? name\n: style\n",
+        "",
+    ],
+)
+def test_a_skill_whose_name_is_written_in_a_strange_way_is_off_when_anything_is_named(home: Path, head: str) -> None:
+    file = home / "work/.codex/skills/style/SKILL.md"
+    file.write_text(f"---\ndescription: d\n{head}---\nText.\n")
+    assert off(home, "$PATH", work="work") == ["style"]
+    file.write_text("---\nname: 'style'\ndescription: |\n  d: {}\n---\nText.\n")
+    assert off(home, "$PATH", work="work") == [] and off(home, "$style", work="work") == ["style"]
+
+
+def test_too_many_of_them_are_refused_in_one_line(home: Path) -> None:
+    for number in range(2000):
+        folder = home / f"work/.codex/skills/{number:060}"
+        folder.mkdir()
+        (folder / "SKILL.md").touch()
+    with pytest.raises(UsageError, match="too many of Codex's skills"):
+        off(home, "$x", work="work")
+
+
+def test_a_repository_that_brings_skills_lists_none_without_trust(home: Path) -> None:
+    assert told(home, "", work="work") == {"skills.include_instructions": False}
+    assert told(home, "", Trust.PROJECT, "work") == {}
+    (home / "repo" / ".agents").mkdir()
+    (home / "repo" / ".agents" / "skills").symlink_to("nowhere")
+    assert told(home, "") == {"skills.include_instructions": False}
