@@ -24,6 +24,11 @@ def git(folder: Path, *args: str) -> str:
     ).stdout.strip()
 
 
+def made_tree(folder: Path, entries: str) -> str:
+    command = ["git", "mktree"]
+    return subprocess.run(command, cwd=folder, input=entries, check=True, capture_output=True, text=True).stdout.strip()
+
+
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     repo = tmp_path / "repo"
@@ -85,3 +90,16 @@ async def test_an_import_that_git_would_read_as_a_pattern_hides_no_other_rules(r
     git(repo, "commit", "-q", "-am", "smiling")
     rules = await collect(files_of(repo), ("",), LAYOUT)
     assert [file.path for file in rules.files][:2] == ["CLAUDE.md", "docs.md"]
+
+
+async def test_a_tree_without_an_end_is_not_walked_to_it(repo: Path) -> None:
+    """Each of its folders contains the same folder ten times."""
+    rule = git(repo, "hash-object", "-w", "docs.md")
+    tree = made_tree(repo, f"100644 blob {rule}\tx.txt\n")
+    for _ in range(30):
+        tree = made_tree(repo, "".join(f"040000 tree {tree}\t{number}\n" for number in range(10)))
+    settings = made_tree(repo, f"040000 tree {tree}\trules\n")
+    tree = made_tree(repo, f"040000 tree {settings}\t.claude\n100644 blob {rule}\tCLAUDE.md\n")
+    files = files_of(repo, git(repo, "commit-tree", tree, "-m", "bomb"))
+    rules = await collect(files, ("",), LAYOUT)
+    assert [file.path for file in rules.files] == ["CLAUDE.md"]

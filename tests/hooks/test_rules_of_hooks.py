@@ -67,6 +67,19 @@ async def test_the_rules_of_a_pull_request_do_not_count(scripted: Stage, project
         assert given(scripted).count(NEWER) == 2 and THEIRS not in given(scripted), "also when a person continues"
 
 
+@pytest.mark.parametrize("kind", ["branch", "tag"])
+async def test_a_name_that_looks_like_the_base_is_not_it(scripted: Stage, kind: str) -> None:
+    """Whoever may push any branch could otherwise choose the rules, and what new trees start at."""
+    project = with_rules(HookProject(scripted))
+    git(origin(project), "branch", "stable", "main")
+    git(origin(project), kind, "origin/stable", "feature")
+    git(project.repo, "fetch", "-q", "--tags")
+    project.write(SETTINGS.replace("writers =", 'branch = "stable"\nwriters ='))
+    async with project.open() as client:
+        await succeeded(client, event("pull.opened", branch="feature"))
+        assert given(scripted).count(OURS) == 2 and THEIRS not in given(scripted)
+
+
 async def test_without_rules_in_the_base_there_are_none(scripted: Stage) -> None:
     project = HookProject(scripted)
     push(project, "feature", "one.py")

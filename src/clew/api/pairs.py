@@ -94,11 +94,11 @@ async def start(client: Client, options: PairOptions) -> LivePair:
     )
 
 
-async def directory(client: Client, cwd: str | None, session: str | None) -> str | None:
-    """Where a pair that continues works: in `cwd` if that is given, else where it did. None: in this directory."""
-    if cwd is not None or session is None:
-        return cwd
-    return (await client.pairs.find(await client.pairs.resolve(session))).pair.cwd
+async def settings_of(client: Client, cwd: str | None, session: str | None) -> tuple[str, str]:
+    """The directory and the worker's permissions of the pair that continues. None: the latest one of the directory."""
+    pair_id = await (client.pairs.resolve(session) if session is not None else client.pairs.latest(cwd or "."))
+    state = await client.pairs.find(pair_id)
+    return state.pair.cwd, state.permissions
 
 
 async def resume(client: Client, which: PairSelection, options: PairOptions) -> tuple[LivePair, tuple[str, ...]]:

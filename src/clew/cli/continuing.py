@@ -61,7 +61,7 @@ def place_words(thread: Thread, cwd: str) -> str:
 async def _agrees(session: AgentSession, terminal: TerminalInput) -> bool:
     words = one_line(session.first_words, WORDS_CHARS) or session.id
     when = ago(session.changed_at)
-    terminal.discard_typed_ahead()
+    terminal.set_typed_ahead_aside()
     click.echo(f"Continue the session “{words}” of {session.agent}, {when}? [Y/n] ", err=True, nl=False)
     try:
         return (await terminal.read_line()).strip().lower() in YES

@@ -17,6 +17,7 @@ import termios
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from clew.cli.ui.safe_stream import unguarded
 from clew.errors import AgentFailed, AgentMissing, UsageError
 
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP)
@@ -26,7 +27,7 @@ IGNORED = (signal.SIGINT, signal.SIGQUIT)  # Ctrl-C belongs to the program
 # could not do it.
 RESET = (
     "\x1b[?1049l\x1b[?25h\x1b[?2004l\x1b[?1004l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l"
-    "\x1b[<u\x1b[>4;0m\x1b[0m\r\n\x1b[J"
+    "\x1b[?2031l\x1b[?1007h\x1b[<u\x1b[>4;0m\x1b[0m\r\n\x1b[J"
 )
 
 
@@ -68,7 +69,7 @@ async def run_in_foreground(
                 termios.tcsetattr(terminal, termios.TCSADRAIN, modes)
             signal.signal(signal.SIGTTOU, background)
     if status < 0:
-        sys.stderr.write(RESET)
+        unguarded(sys.stderr).write(RESET)
     return status
 
 

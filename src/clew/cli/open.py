@@ -127,7 +127,7 @@ async def _message(opening: Opening) -> str:
     if terminal is None:
         return HAND_OVER
     with contextlib.closing(terminal):
-        terminal.discard_typed_ahead()
+        terminal.set_typed_ahead_aside()
         click.echo(f"Your message (Enter: “{HAND_OVER}”): ", err=True, nl=False)
         try:
             return (await terminal.read_line()).strip() or HAND_OVER
@@ -159,7 +159,9 @@ def _print(opening: Opening, message: str | None, *, as_json: bool) -> None:
         say(f"{decision_words(opening.decision)} A turn would come first, which hands the conversation over.")
     elif message is not None:
         say("The message would be asked first, as clew ask does.")
-    if opening.shell is not None:
+    if opening.is_new:
+        say("A new session would be begun, with an id of its own.")
+    elif opening.shell is not None:
         say(harmless(opening.shell))
 
 
@@ -169,14 +171,14 @@ def _object(opening: Opening) -> dict[str, Any]:
         "cwd": opening.thread.cwd,
         "agent": opening.agent,
         "model": opening.model,
-        "session_id": opening.session_id,
+        "session_id": opening.session_id if not opening.is_new else None,  # it gets one when it is opened
         "new_session": opening.is_new,
         "needs_turn": opening.needs_turn,
         "reason": opening.decision.reason,
         "words": decision_words(opening.decision),
         "outside_turns": opening.outside_turns,
         "busy": opening.busy.message if opening.busy is not None else None,
-        "command": opening.shell,
+        "command": opening.shell if not opening.is_new else None,
     }
 
 

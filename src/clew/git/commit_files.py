@@ -8,7 +8,10 @@ from collections.abc import Mapping, Sequence
 from clew.core.rules.rules import RulesSource, Unreadable
 from clew.git.command import Git
 
+MAX_FOLDERS = 100  # with rules
+
 _LINK = b"120000"
+_FOLDER = b"040000"
 _FILES = (b"100644", b"100755")
 _LITERAL = {"GIT_LITERAL_PATHSPECS": "1"}  # a path that begins with a colon is a path: rules name the files they import
 
@@ -34,17 +37,25 @@ class CommitFiles:
         return None
 
     async def markdown(self, folder: str, limit: int) -> Sequence[tuple[str, Unreadable | None]]:
+        """Folder by folder: some hundred bytes of a repository can stand for a tree without an end."""
         found: list[tuple[str, Unreadable | None]] = []
-        for mode, _, _, name in await self._listed(folder, "-r"):
-            if name.endswith(".md"):
-                found.append((name, None))
-            elif mode == _LINK:
-                found.append((name, Unreadable("a link")))
-        return sorted(found, key=lambda each: each[0])[:limit]
+        entries, looked, waiting = await self._listed(folder), 0, list[str]()
+        while True:
+            for mode, _, _, name in entries:
+                if mode == _FOLDER:
+                    waiting.append(name)
+                elif name.endswith(".md"):
+                    found.append((name, None))
+                elif mode == _LINK:
+                    found.append((name, Unreadable("a link")))
+            if looked == len(waiting) or looked == MAX_FOLDERS or len(found) > limit:
+                return sorted(found, key=lambda each: each[0])[:limit]
+            looked += 1
+            entries = await self._listed(f"{waiting[looked - 1]}/")
 
-    async def _listed(self, path: str, *options: str) -> list[tuple[bytes, str, int, str]]:
+    async def _listed(self, path: str) -> list[tuple[bytes, str, int, str]]:
         """Mode, id, size and path of each entry."""
-        output = await self._call("ls-tree", "-z", "-l", "--full-tree", *options, self._source.commit, "--", path)
+        output = await self._call("ls-tree", "-z", "-l", "--full-tree", self._source.commit, "--", path)
         found = []
         for line in output.split(b"\0")[:-1]:
             fields, _, name = line.partition(b"\t")

@@ -6,14 +6,15 @@ import json
 import signal
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from clew.cli.chat.commands import own_command
-from clew.testing.model.scripts import FINAL, Fail, Slow
-from turns.outside.terminal import CTRL_C, ENTER, UP
+from clew.testing.model.scripts import FINAL, Fail, Slow, Text, ToolUse
+from turns.outside.terminal import CTRL_C, ENTER, LEFT, TIMEOUT_S, UP
 
 CTRL_D, TAB, ALT_ENTER = "\x04", "\t", "\x1b\r"
 SLOW = Slow("word " * 2000, words_per_s=20)
@@ -187,6 +188,54 @@ def test_a_question_of_the_agent_is_answered_in_the_chat(cli: Any, chat: Chat) -
     terminal.type("y\n")
     terminal.wait_for(r"fresh: " + AGAIN)
     assert (cli.stage.work / "made").exists()
+
+
+def test_what_is_typed_during_a_run_is_in_the_next_prompt(cli: Any, chat: Chat) -> None:
+    cli.api.script.append(SLOW)
+    terminal = chat("t")
+    terminal.type("Tell me" + ENTER)
+    terminal.wait_for("word word")
+    terminal.type("kept words" + CTRL_C)
+    terminal.wait_for(r"stopping…(?s:.*)(?m:^t> kept words$)")
+    terminal.type(CTRL_C)
+    terminal.wait_for("Ctrl-D leaves the chat." + AGAIN)
+
+    typed = threading.Event()
+    answers = iter([ToolUse("Bash", {"command": "touch made"}), Text("Done.")])
+    cli.api.reply = lambda request: next(answers) if typed.wait(TIMEOUT_S) else None
+    terminal.type("And now" + ENTER)
+    terminal.wait_for("And now(?s:.*)thinking")
+    terminal.type("my next " + LEFT + "words")
+    terminal.wait_for("my next (?s:.*)words")
+    typed.set()
+    terminal.wait_for("Allow it")
+    terminal.type("n\n")
+    terminal.wait_for(r"resumed · (?s:.*)(?m:^t> my next words$)")
+
+
+def test_a_key_that_selects_does_not_stop_typing(cli: Any, chat: Chat) -> None:
+    terminal = chat("t")
+    terminal.type("abc\x00def" + ENTER)  # Ctrl-Space
+    terminal.wait_for("ack: abcdef" + AGAIN)
+
+
+def test_the_history_is_that_of_the_project_of_the_thread(cli: Any, chat: Chat) -> None:
+    other = cli.stage.folder / "other"
+    other.mkdir()
+    assert cli.run("ask", "-t", "there", "--cwd", str(other), "one").code == 0
+    terminal = chat("t")
+    terminal.type("/threads there" + ENTER)
+    terminal.wait_for("continuing there(?s:.*)there>")
+    terminal.type("typed there" + ENTER)
+    terminal.wait_for("ack: typed there(?s:.*)there>")
+    terminal.type(CTRL_D)
+    assert terminal.ended() == 0
+    again = chat("there")
+    again.type(UP)
+    again.wait_for("there> typed there")
+    again = chat("t")
+    again.type(UP)
+    again.wait_for("t> /threads there")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ from turns.outside.terminal import CTRL_C, Terminal
 SCRIPT = """
 import asyncio, os, sys
 from clew.cli.foreground_program import run_in_foreground
+from clew.cli.ui.safe_stream import guarded
+
+sys.stderr = guarded(sys.stderr)
 
 async def began(pid):
     print(f"began {pid} in {os.getpgid(pid)} of {os.tcgetpgrp(0)}", flush=True)
@@ -74,6 +77,7 @@ def test_a_signal_is_passed_on_and_a_killed_program_is_reported(shell: Terminal,
     shell.wait_for(r"(?s)told\n.*status 3, ours: True")
     shell.type(f"{script} sh -c 'kill -KILL $$'\r")
     shell.wait_for(f"status -{int(signal.SIGKILL)}, ours: True")
+    assert "␛" not in shell.text, "the terminal was given what resets it"
 
 
 def test_a_program_that_ignores_a_signal_is_killed_by_the_second_one(shell: Terminal, script: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+from contextlib import suppress
+
 import pytest
 
-from clew.core.expansion.command_file import FileSyntax, fill_blocks, parse, permits, run_tools, shell_blocks
+from clew.core.expansion.command_file import FileSyntax, fill_blocks, parse, permits, run_tools, shell_blocks, words
 from clew.core.expansion.invocation import BUILT_IN, CLEAR, COMPACT, Invocation, invocation_in, session_command
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import answer_by_policy
@@ -99,6 +102,11 @@ def test_frontmatter_is_read_and_removed() -> None:
         ("Bash(git log:*)", "git log >/dev/nullx", False),
         ("Bash(git log:*), Bash(head:*)", "git log 2>/dev/null | head -5", True),
         ("Bash", "anything; at all", True),
+        ("Bash(git log:*)  # never Bash", "rm y", False),
+        ("\n  - Bash(git log:*)\n  # - Bash\n  - Read # Bash", "rm y", False),
+        ("# Bash", "rm y", False),
+        ("'Bash' # any", "rm y", True),
+        ("[Read, Bash] # and nothing else", "rm y", True),
         ("Edit", "ls", False),
         ("", "ls", False),
     ],
@@ -112,6 +120,29 @@ def test_the_tools_of_a_command_are_what_the_permissions_of_a_run_understand(com
     question = QuestionAsked("q", "Bash", {"command": command}, is_form=False)
     answer = answer_by_policy(Permissions.ASK, question, run_tools(("Bash(git add:*)", "Edit")))
     assert (answer is not None and answer.allow) is allowed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("a b\nc", ["a", "b", "c"]),
+        ("""'a b' "c \\"d\\" \\\\ \\x" e\\ f""", ["a b", 'c "d" \\ \\x', "e f"]),
+        ("a'b'\"c\" ''", ["abc", ""]),
+        ("it's", ["it's"]),
+        ('a "b', ["a", '"b']),
+        ("a\\", ["a\\"]),
+    ],
+)
+def test_arguments_are_the_words_of_a_shell(arguments: str, expected: list[str]) -> None:
+    assert words(arguments) == expected
+    with suppress(ValueError):
+        assert shlex.split(arguments) == expected
+
+
+@pytest.mark.parametrize("arguments", ["a" * 3_000_000, "'" + "a" * 3_000_000, '"' + "\\" * 3_000_001])
+def test_a_word_may_be_long(arguments: str) -> None:
+    """`shlex` would take a minute."""
+    assert words(arguments) == [arguments]
 
 
 @pytest.mark.parametrize("text", ["```!\n" * 40_000, f"---\nallowed-tools: {'a(' * 100_000}\n---\n"])

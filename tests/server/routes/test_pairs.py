@@ -72,11 +72,16 @@ async def test_a_pair_is_started_and_followed_to_its_end(daemon: LocalDaemon) ->
 async def test_a_pair_is_stopped_and_resumed_with_a_message(daemon: LocalDaemon) -> None:
     couple = Couple(daemon.stage, rounds=1)
     couple.busy[1] = Hang("text", "half a rep")
-    made = await started(daemon)
+    made = await started(daemon, permissions="read-only")
     await worker_speaks(daemon, made["id"])
     await daemon.post("/api/pairs/p/stop")
     await followed(daemon, "p")
     assert (await daemon.get("/api/pairs/p"))["status"] == "stopped"
+    commands = daemon.stage.home / ".claude" / "commands"
+    commands.mkdir(parents=True)
+    (commands / "make.md").write_text("---\nallowed-tools: Bash(touch:*)\n---\n!`touch made`\n")
+    refused = await daemon.http.post("/api/pairs/p/resume", json={"message": "/make", "expand": True})
+    assert refused.status_code == 422 and "this conversation is read-only" in refused.text
     refused = await daemon.http.post("/api/pairs/p/resume", json={"message": "/nosuch", "expand": True})
     assert refused.status_code == 422 and "There is no command /nosuch" in refused.text
     resumed = await daemon.post("/api/pairs/p/resume", {"message": "Hurry up.", "rounds": 3})

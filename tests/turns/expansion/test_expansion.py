@@ -129,6 +129,40 @@ async def test_an_edit_is_a_new_prompt_but_what_somebody_else_wrote_is_not(desk:
         assert (await thread.edit(turn.id, "plain", expand=True)).typed is None
 
 
+async def test_a_command_and_a_file_that_somebody_else_wrote_stay_text_after_a_small_edit(desk: Stage) -> None:
+    write(desk.home / ".claude/commands/changes.md", "---\nallowed-tools: Bash(touch:*)\n---\n!`touch $ARGUMENTS`\n")
+    async with desk.open() as client:
+        thread = await a_thread(client, desk)
+        await (await thread.ask("/changes ran"))
+        turn = (await thread.turns())[0]
+        for foreign, text in (
+            ("/changes ran", "/changes ran again"),
+            ("Look:\n/changes ran", "/changes ran"),
+            ("```\nsee @a.txt there\n```", "see @a.txt there"),
+            ("(@a.txt)", "( @a.txt )"),
+            ('"@a.txt"', '@"a.txt"'),
+        ):
+            await thread.edit(turn.id, foreign)
+            edited = await thread.edit(turn.id, text, expand=True)
+            assert (edited.text, edited.typed) == (text, None)
+        assert not (desk.work / "ran").exists()
+
+
+async def test_a_prompt_that_is_refused_has_run_nothing(desk: Stage) -> None:
+    head = "---\nallowed-tools: Bash(touch:*)\n---\n!`touch ran` "
+    write(desk.home / ".claude/commands/two.md", f"{head} !`rm -f x`")
+    write(desk.home / ".claude/commands/men.md", f"{head} $ARGUMENTS")
+    async with desk.open() as client:
+        thread = await a_thread(client, desk)
+        await (await thread.ask("one"))
+        assert "does not permit: rm -f x" in (await refused(thread, "/two")).message
+        assert "is outside the work directory" in (await refused(thread, "/men see @../secret.txt")).message
+        assert not (desk.work / "ran").exists()
+        await (await thread.ask("/men it", expand=True))
+        assert (desk.work / "ran").exists()
+        assert "more than 10,000 words" in (await refused(thread, " @x".join(map(str, range(20_000))))).message
+
+
 async def test_a_file_outside_needs_a_person_or_the_permission_all(desk: Stage) -> None:
     secret = desk.folder / "secret.txt"
     (desk.work / "link.txt").symlink_to(secret)

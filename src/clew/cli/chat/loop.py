@@ -32,6 +32,7 @@ from clew.cli.threads.session import act_on_session
 from clew.cli.ui.formatting import agent_words, ago, harmless, joined, one_line
 from clew.cli.ui.printing import note
 from clew.cli.ui.run_display import RunDisplay, session_words
+from clew.cli.ui.terminal_input import TerminalInput, keeping_typed_keys
 from clew.core.expansion.invocation import session_command
 from clew.core.record import replace
 from clew.core.runs.run import RunStatus
@@ -69,7 +70,7 @@ class ChatLoop:
     async def run(self) -> None:
         note("/help shows the keys and commands; Ctrl-D leaves")
         offered = ""
-        with self._listening():
+        with self._listening(), keeping_typed_keys():
             while True:
                 try:
                     typed = await self._read(offered)
@@ -92,9 +93,9 @@ class ChatLoop:
         model = given.model or (thread.record.model if thread is not None else self._client.settings.model_of(agent))
         self._prompt.name = thread.name if thread is not None else given.thread or NO_THREAD
         self._prompt.about = agent_words(agent, model)
-        self._prompt.completer.work_dir = self._work_dir
+        self._prompt.go_to(self._work_dir)
         self._prompt.completer.agent = agent
-        return await self._prompt.read(offered)
+        return await self._prompt.read(offered + TerminalInput.take_typed_ahead())
 
     def _work_of(self, typed: str) -> Coroutine[Any, Any, bool]:
         if (command := own_command(typed)) is not None:

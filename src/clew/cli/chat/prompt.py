@@ -35,6 +35,7 @@ class ChatPrompt:
         self.name = ""
         self.about = ""
         self.completer = PromptCompleter(client, work_dir)
+        self._home = client.home
         self._reading = False
         self._session: PromptSession[str] = PromptSession(
             history=PromptHistory(client.home, work_dir),
@@ -51,6 +52,13 @@ class ChatPrompt:
             # On a dumb terminal prompt_toolkit draws nothing, which it does only with an output of its own choice.
             output=None if is_dumb_terminal() else create_output(unguarded(sys.stdout)),
         )
+
+    def go_to(self, work_dir: str) -> None:
+        """The next prompt is typed in that directory."""
+        if work_dir != self.completer.work_dir:
+            self.completer.work_dir = work_dir
+            history = PromptHistory(self._home, work_dir)
+            self._session.history = self._session.default_buffer.history = history
 
     async def read(self, offered: str = "") -> str:
         """What the user typed. `offered` is there already, to be changed or sent.
@@ -90,6 +98,10 @@ def _keys() -> KeyBindings:
             buffer.insert_text("\n")
         elif buffer.text.strip():
             buffer.validate_and_handle()
+
+    @keys.add("c-@", filter=typing)  # Ctrl-Space, or a Ctrl-D from before this prompt
+    def _(event: KeyPressEvent) -> None:
+        """Does nothing. It would begin a selection, in which typing has no effect."""
 
     @keys.add("escape", "enter", filter=typing)
     @keys.add("c-j", filter=typing)

@@ -179,9 +179,11 @@ def pair(
         from clew.api import pairs as surface
         from clew.cli.ask import typed_text
 
-        place = {"agent": options["agent"], "permissions": options["permissions"] or "edits", "trust": "user"}
-        at = await surface.directory(client, cwd, session) if continues else cwd
-        words = await typed_text(client, typed, piped, cwd=at, **place)
+        at, permissions = cwd, "edits"
+        if continues and session_file is None:
+            at, permissions = await surface.settings_of(client, cwd, session)
+        place = {"agent": options["agent"], "permissions": options["permissions"] or permissions, "trust": "user"}
+        words = await typed_text(client, typed, piped, cwd=cwd or at, **place)
         asked = surface.PairOptions(text=words, cwd=cwd, **options)
         selection = surface.PairSelection(session, session_file, fork_at) if continues else None
         return await _run(client, selection, asked, as_json=as_json)

@@ -11,7 +11,7 @@ from clew.cli.ui.formatting import harmless, one_line
 from clew.cli.ui.tool_lines import input_summary, input_text, main_field, shortened
 from clew.core.ids import SHORT_ID
 from clew.core.record import Record
-from clew.core.runs.choices import DECLINED, FORM_DECLINED
+from clew.core.runs.choices import DECLINED, FORM_DECLINED, declined_because, reason_in
 from clew.core.runs.permissions import Answer, Scope
 from clew.errors import UsageError
 
@@ -143,7 +143,8 @@ def answer_from(
     if answers and allow is False:
         raise UsageError("--deny leaves a form unanswered.", hint="Give either --deny or --answer.")
     if allow is False:
-        return Answer(allow=False, message=message or (FORM_DECLINED if question.is_form else DECLINED))
+        declined = FORM_DECLINED if question.is_form else DECLINED
+        return Answer(allow=False, message=declined_because(message) if message else declined)
     if not question.is_form:
         if answers:
             raise UsageError(f"{question.tool} wants a permission, not answers.", hint="Give --allow or --deny.")
@@ -154,7 +155,8 @@ def answer_from(
 def answer_lines(question: Question, answer: Answer) -> list[str]:
     """The answer as text."""
     if not answer.allow:
-        return [f"sent: declined: {one_line(answer.message, TEXT_CHARS)}" if answer.message else "sent: declined"]
+        why = one_line(reason_in(answer.message), TEXT_CHARS)
+        return [f"sent: declined: {why}" if why else "sent: declined"]
     if answer.answers is None:
         return [f"sent: {one_line(_allowed_words(question, answer), TEXT_CHARS)}"]
     return [

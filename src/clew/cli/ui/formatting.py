@@ -19,9 +19,12 @@ PROMPT_CHARS = 80  # of a prompt that a message mentions
 NO_PRICE = "no price"  # tokens were used, and the agent did not report their cost
 
 # Control characters except tab and newline, characters that change the direction of text, and characters without a
-# width. Zero-width joiners are not among them: writing systems and emoji need them. `re` compiles the pattern at its
-# first use: output to a pipe may not use it at all.
-CONTROL_CHARACTERS = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
+# width or a picture. Zero-width joiners are not among them: writing systems and emoji need them. `re` compiles the
+# pattern at its first use: output to a pipe may not use it at all.
+CONTROL_CHARACTERS = (
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff"
+    r"\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 
 
 def harmless(text: str) -> str:

@@ -68,7 +68,7 @@ class PermissionPrompts:
             if not question.is_form and self._was_given(question, since=known):
                 return Answer(allow=True)
             self._display.begin_question()
-            self._terminal.discard_typed_ahead()
+            self._terminal.set_typed_ahead_aside()
             try:
                 return await (self._form(question) if question.is_form else self._permission(question))
             except asyncio.CancelledError:

@@ -94,7 +94,7 @@ def print_json(value: Any, *, in_line: bool = False) -> None:
     """
     text = json_text(_rounded(value), indent=2 if sys.stdout.isatty() and not in_line else None)
     if sys.stdout.isatty():
-        text = re.sub(CONTROL_CHARACTERS, lambda match: f"\\u{ord(match.group()):04x}", text)
+        text = re.sub(CONTROL_CHARACTERS, lambda match: json.dumps(match.group())[1:-1], text)
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -9,13 +9,37 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import sys
+from collections.abc import Iterator
+from typing import ClassVar
 
 CONTROLLING = "/dev/tty"
 LINE_BYTES = 65_536
+KEYS_WITHOUT_TEXT = r"\x1b\[[0-9;?]*[A-Za-z~]|[\x00-\x08\x0b-\x1f\x7f]"
+LOCAL, CHARACTERS = 3, 6  # places in what termios.tcgetattr returns
+
+
+@contextlib.contextmanager
+def keeping_typed_keys() -> Iterator[None]:
+    """Ctrl-C does not discard what was typed before it."""
+    import termios
+
+    handle = sys.stdin.fileno()
+    modes = termios.tcgetattr(handle)
+    kept = list(modes)
+    kept[LOCAL] |= termios.NOFLSH
+    termios.tcsetattr(handle, termios.TCSADRAIN, kept)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(handle, termios.TCSADRAIN, modes)
 
 
 class TerminalInput:
+    _typed_ahead: ClassVar[list[str]] = []
+
     def __init__(self, handle: int, *, own: bool) -> None:
         self._handle = handle
         self._own = own  # opened by this object, which then closes it
@@ -58,9 +82,26 @@ class TerminalInput:
             raise EOFError
         return typed.decode("utf-8", "replace")
 
-    def discard_typed_ahead(self) -> None:
-        """Discards keys that were pressed before the question appeared: they are not an answer to it."""
+    def set_typed_ahead_aside(self) -> None:
+        """What was typed before the question appeared is not an answer to it. A chat has it in its next prompt."""
         with contextlib.suppress(ImportError, OSError):
             import termios
 
-            termios.tcflush(self._handle, termios.TCIFLUSH)
+            modes = termios.tcgetattr(self._handle)
+            waiting = list(modes)
+            waiting[LOCAL] &= ~termios.ICANON  # then a line that is not complete can be read, too
+            waiting[CHARACTERS] = [*modes[CHARACTERS]]
+            waiting[CHARACTERS][termios.VMIN], waiting[CHARACTERS][termios.VTIME] = 0, 0
+            try:
+                termios.tcsetattr(self._handle, termios.TCSANOW, waiting)
+                typed = os.read(self._handle, LINE_BYTES)
+            finally:
+                termios.tcsetattr(self._handle, termios.TCSANOW, modes)
+                termios.tcflush(self._handle, termios.TCIFLUSH)
+            self._typed_ahead.append(typed.decode("utf-8", "replace"))
+
+    @classmethod
+    def take_typed_ahead(cls) -> str:
+        typed = "".join(cls._typed_ahead).replace("\r", "\n")
+        cls._typed_ahead.clear()
+        return re.sub(KEYS_WITHOUT_TEXT, "", typed)

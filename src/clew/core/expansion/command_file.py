@@ -9,7 +9,6 @@ takes are appended. For Codex's prompts: `$1` is the first word, `$NAME` is what
 from __future__ import annotations
 
 import re
-import shlex
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -19,11 +18,16 @@ from clew.core.record import Record
 
 _FRONTMATTER = re.compile(r"\A\ufeff?---[^\S\n]*\n(.*?)^---[^\S\n]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _KEY = re.compile(r"([A-Za-z][\w-]*)[^\S\n]*:(?:[^\S\n]+(.*))?\Z")
+_COMMENT = re.compile(r"(?:^|\s)#.*")
+_QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*')\s*(?:#.*)?\Z""")
 _TOOL = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
 _SHELL = re.compile(r"^```![^\S\n]*\n|(?<!\S)!`([^`\n]+)`", re.MULTILINE)
 _SHELL_END = re.compile(r"^```[^\S\n]*$", re.MULTILINE)
 _LISTED = re.compile(r"(?:[^,(]|\([^)]*\)?)+")  # between commas, except for those in parentheses
 _MAX_NAMES = 100  # of arguments
+_BLANKS = " \t\r\n"
+_WORD = re.compile(r"""(?:[^ \t\r\n"'\\]++|\\.|"(?:[^"\\]++|\\.)*+"|'[^']*+')++""", re.DOTALL)
+_WORD_PART = re.compile(r"""\\(.)|"((?:[^"\\]++|\\.)*+)"|'([^']*+)'""", re.DOTALL)
 _ANY_COMMAND = ("Bash", "Bash(*)", "Bash(:*)")
 
 
@@ -79,14 +83,20 @@ def _fields(head: str) -> Mapping[str, Sequence[str]]:
         key = _KEY.match(line)
         if key is not None:
             values = fields.setdefault(key[1].lower(), [])
-            value = (key[2] or "").strip()
+            value = _without_comment(key[2] or "")
             if value.startswith("[") and value.endswith("]"):
                 values += [_unquoted(each) for each in _LISTED.findall(value[1:-1]) if each.strip()]
             elif value and value not in ("|", ">", "|-", ">-"):
                 values.append(_unquoted(value))
-        elif line[:1] in (" ", "\t", "-") and line.strip():
-            values.append(_unquoted(line.strip().removeprefix("- ")))
+        elif line[:1] in (" ", "\t", "-") and (value := _without_comment(line.strip().removeprefix("- "))):
+            values.append(_unquoted(value))
     return fields
+
+
+def _without_comment(value: str) -> str:
+    value = value.strip()
+    quoted = _QUOTED.match(value)
+    return quoted[1] if quoted is not None else _COMMENT.sub("", value, count=1).strip()
 
 
 def _tools(listed: str) -> list[str]:
@@ -118,18 +128,33 @@ def shell_blocks(body: str) -> tuple[ShellBlock, ...]:
 
 
 def words(arguments: str) -> list[str]:
-    """The words of the arguments, as a shell would see them."""
-    try:
-        return shlex.split(arguments)
-    except ValueError:  # a quotation mark without its partner
-        return arguments.split()
+    """The words of the arguments, as a shell would see them. `shlex` takes minutes for a word of some megabytes."""
+    found, at = list[str](), 0
+    for match in _WORD.finditer(arguments):
+        if arguments[at : match.start()].strip(_BLANKS):
+            return arguments.split()  # a quotation mark without its partner
+        found.append(_WORD_PART.sub(_unescaped, match.group()))
+        at = match.end()
+    return found if not arguments[at:].strip(_BLANKS) else arguments.split()
+
+
+def _unescaped(part: re.Match[str]) -> str:
+    escaped, double, single = part.groups()
+    if double is not None:
+        return re.sub(r"""\\([\\"])""", r"\1", double)
+    return escaped if escaped is not None else single
 
 
 def fill(
-    text: str, arguments: str, file: CommandFile, syntax: FileSyntax, constants: Mapping[str, str]
+    text: str,
+    arguments: str,
+    given: Sequence[str],
+    file: CommandFile,
+    syntax: FileSyntax,
+    constants: Mapping[str, str],
 ) -> tuple[str, bool]:
-    """The text with its placeholders filled in, and whether it has a placeholder that took an argument."""
-    given = words(arguments)
+    """The text with its placeholders filled in, and whether it has a placeholder that took an argument. `given` are
+    the words of the arguments."""
     if syntax is FileSyntax.CODEX:
         return _fill_codex(text, arguments, given)
     for name, value in constants.items():
@@ -182,10 +207,11 @@ def fill_blocks(
     The blocks are found before the arguments are filled in, so that no argument becomes one.
     """
     texts, commands, took, end = list[str](), list[str](), False, 0
+    given = words(arguments)
 
     def filled(text: str) -> str:
         nonlocal took
-        done, has_taken = fill(text, arguments, file, syntax, constants)
+        done, has_taken = fill(text, arguments, given, file, syntax, constants)
         took = took or has_taken
         return done
 

@@ -11,6 +11,7 @@ from clew.core.runs.permissions import Scope
 from clew.core.runs.tool_rules import ToolRule
 
 DECLINED = "The user declined."
+_BECAUSE = "The user declined, and says: "
 FORM_DECLINED = "The user did not answer the questions. Continue without them if you can."
 
 
@@ -68,4 +69,9 @@ def choices_for(rule: ToolRule | None, *, has_run: bool = True) -> tuple[Choice,
 
 def declined_because(why: str) -> str:
     """What the agent is told when the person says no, and why."""
-    return f"The user declined, and says: {why}"
+    return f"{_BECAUSE}{why}"
+
+
+def reason_in(message: str) -> str:
+    """What the person said, without the words around it."""
+    return message.removeprefix(_BECAUSE)

@@ -74,7 +74,9 @@ async def starting_point(
     names = []
     if request.branch is not None and request.fetch is None:
         names += _both(request.remote, request.branch, f"refs/heads/{request.branch}")
-    if request.start is not None:
+    if request.start is not None and request.start.startswith("refs/"):
+        names += [request.start]
+    elif request.start is not None:
         names += _both(request.remote, request.start, request.start)
     elif request.fetch is not None:
         names += [request.fetched]

@@ -40,6 +40,7 @@ from clew.hosts.validation import existing_dir
 
 FILES_NOTE = "The files that are mentioned above with @, as they were when this was written:"
 MAX_FILLED_CHARS = 50_000_000  # of a command's file, if each `$` in it stood for all arguments
+MAX_MENTIONS = 10_000
 NO_TOOLS: tuple[str, ...] = ()
 NOT_YET_RUN = "[The output of this command will be here: {command}]"
 NOT_YET_READ = "[You will be asked whether this file may be read.]"
@@ -91,12 +92,13 @@ class Expansion:
         somebody else may have written: what it mentions is not expanded. `dry_run`: runs no command and asks nobody;
         then `asks` says whether there would be a person.
         """
-        is_known = bool(known) and _invocation(text) == _invocation(known)
-        prompt = (None if is_known else await self._command(text, place)) or _Prompt(mentions=mentions_in(text))
+        called = (invocation_in(text) or dollar_invocation_in(text)) if known else None
+        is_known = called is not None and text[: len(called.name) + 1] in known  # with other arguments, too
+        command = None if is_known else await self._command(text, place)
+        prompt = command or _Prompt(mentions=await _mentions(text))
         mentions = prompt.mentions
-        if known:
-            old = {part.path for mention in mentions_in(known) for part in mention.candidates}
-            mentions = tuple(each for each in mentions if not any(part.path in old for part in each.candidates))
+        if known:  # also where it was in code, and so mentioned nothing
+            mentions = tuple(each for each in mentions if not _is_in(known, each))
         files = await self._files(mentions, place)
         for file in files:
             await self._check_access(file, place, person, dry_run=dry_run, asks=asks)
@@ -147,10 +149,12 @@ class Expansion:
         if len(file.body) + file.body.count("$") * len(invocation.arguments) > MAX_FILLED_CHARS:
             raise UsageError(f"The arguments of /{found.name} are too long for its file: {found.path}.")
         constants = {"CLAUDE_SKILL_DIR": str(found.path.parent)} if found.folder.skills else {}
-        texts, commands = command_file.fill_blocks(file, found.folder.syntax, invocation.arguments, constants)
+        texts, commands = await asyncio.to_thread(
+            command_file.fill_blocks, file, found.folder.syntax, invocation.arguments, constants
+        )
         if found.folder.skills:
             texts[0] = f"Base directory for this skill: {found.path.parent}\n\n{texts[0].lstrip()}"
-        mentions = mentions_in(" ".join(texts))  # without what the commands print
+        mentions = await _mentions(" ".join(texts))  # without what the commands print
         if not is_trusted:
             own = {mention.written for mention in mentions_in(invocation.arguments)}
             await asyncio.to_thread(self._check_untrusted, found, file, commands, place, [
@@ -262,8 +266,18 @@ def place_of(thread: Thread, agent: str | None = None) -> PromptPlace:
     return PromptPlace(thread.cwd, agent or thread.agent, thread.permissions, thread.trust)
 
 
-def _invocation(text: str) -> Invocation | None:
-    return invocation_in(text) or dollar_invocation_in(text)
+async def _mentions(text: str) -> tuple[Mention, ...]:
+    found = await asyncio.to_thread(mentions_in, text)
+    if len(found) > MAX_MENTIONS:
+        raise UsageError(
+            f"The prompt has more than {MAX_MENTIONS:,} words that begin with @.",
+            hint="Give the text in a pipe, beside the prompt: what is piped in mentions nothing.",
+        )
+    return found
+
+
+def _is_in(known: str, mention: Mention) -> bool:
+    return any(f"@{quote}{part.path}" in known for part in mention.candidates for quote in ("", '"'))
 
 
 def _check_permitted(command: str, found: FoundCommand, file: CommandFile, place: PromptPlace) -> None:

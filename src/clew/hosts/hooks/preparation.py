@@ -65,4 +65,5 @@ class WorkTreePreparation:
 
 
 def _base(repo: HookRepo) -> str | None:
-    return f"{repo.remote}/{repo.branch}" if repo.branch else None
+    """The branch's whole name: `origin/main` may also be a tag, or the name of another branch."""
+    return f"refs/remotes/{repo.remote}/{repo.branch}" if repo.branch else None

@@ -93,7 +93,7 @@ async def resume(name: PairName, body: requests.PairResume, shared: TheShared) -
     given = body.model_dump(exclude_none=True, exclude={"message", "cwd", "fork_at_round", "expand"})
     cwd, message = None if body.cwd is None else shared.roots.resolved(body.cwd), body.message or ""
     if body.expand and message.strip():
-        message = await _expanded(shared, message, cwd or state.pair.cwd, body)
+        message = await _expanded(shared, message, cwd or state.pair.cwd, body, state.permissions)
     options = pairs.PairOptions(text=message, cwd=cwd, **given)
     which = pairs.PairSelection(session=state.pair.id, fork_at=body.fork_at_round)
     live, warnings = await pairs.resume(client, which, options)
@@ -209,9 +209,9 @@ async def _sse(client: Client, pair_id: str, after: pairs.PairCursor) -> AsyncGe
             yield (f"id: {each.cursor}\nevent: {body['type']}\ndata: {json_text(body)}\n\n".encode(),)
 
 
-async def _expanded(shared: SharedState, text: str, cwd: str, given: requests.PairSettings) -> str:
-    """What the user typed for the instructor."""
-    permissions = given.permissions or "edits"
+async def _expanded(shared: SharedState, text: str, cwd: str, given: requests.PairSettings, own: str = "edits") -> str:
+    """What the user typed for the instructor. `own` are the pair's permissions so far."""
+    permissions = given.permissions or own
     return await shared.client.expand(text, cwd=cwd, agent=given.agent, permissions=permissions, trust="user")
 
 

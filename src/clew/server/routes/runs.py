@@ -11,7 +11,7 @@ from starlette.responses import Response
 from clew.api.client import Client
 from clew.api.wire import runs as wire
 from clew.api.wire.questions import AnsweredQuestion, ProposedEdits, answered_question, proposed_edits
-from clew.core.runs.choices import DECLINED
+from clew.core.runs.choices import DECLINED, declined_because
 from clew.core.runs.permissions import Answer, Scope
 from clew.core.runs.run import RunStatus
 from clew.errors import Conflict
@@ -127,7 +127,9 @@ async def tool_result(run_id: RunId, given: requests.ToolResult, shared: TheShar
     client = shared.client
     run = await client.run(run_id)
     await shared.ready_thread(run.thread_id)
-    message = given.message or ("" if given.allow else DECLINED)
+    message = given.message or ""
+    if not given.allow:
+        message = declined_because(message) if message else DECLINED
     reply = Answer(given.allow, message, given.answers, Scope(given.scope or Scope.ONCE))
     answered = await client.answer(run.id, given.question_id, reply, lasting=True)
     follow_up = None if answered.follow_up is None else answered.follow_up.id

@@ -82,7 +82,9 @@ function grouped(parts: readonly Part[]): Group[] {
 }
 
 const declineMessage = (part: Part): string =>
-  part.kind === "question" && part.answer?.by === "user" && !part.answer.allowed ? part.answer.message : "";
+  part.kind === "question" && part.answer?.by === "user" && !part.answer.allowed
+    ? part.answer.message.replace(/^The user declined, and says: /, "")
+    : "";
 
 interface ToolsProps {
   tools: ToolPart[];
