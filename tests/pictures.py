@@ -1,9 +1,12 @@
-"""Small images for tests, made without a library."""
+"""Small images for tests, made without a library, and those that a model was shown."""
 
 from __future__ import annotations
 
+import base64
 import struct
 import zlib
+
+from clew.testing.model.scripts import Request
 
 
 def png(seed: int = 0, *, size: int = 8) -> bytes:
@@ -22,3 +25,19 @@ def png(seed: int = 0, *, size: int = 8) -> bytes:
 JPEG = b"\xff\xd8\xff\xe0 the rest is not looked at"
 GIF = b"GIF89a the rest is not looked at"
 WEBP = b"RIFF\x10\0\0\0WEBP the rest is not looked at"
+
+
+def shown(request: Request) -> list[bytes]:
+    """The images in a request, in order."""
+    found: list[bytes] = []
+
+    def look(value: object) -> None:
+        if isinstance(value, dict) and value.get("type") in ("image", "input_image"):
+            data = value["source"]["data"] if value["type"] == "image" else value["image_url"].partition(",")[2]
+            found.append(base64.b64decode(data))
+        elif isinstance(value, dict | list):
+            for each in value.values() if isinstance(value, dict) else value:
+                look(each)
+
+    look(request.body)
+    return found

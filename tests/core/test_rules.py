@@ -76,10 +76,10 @@ async def test_codex_is_shown_one_file_of_each_folder() -> None:
     assert paths(await collected(files, "", "sub", layout=CODEX)) == ["AGENTS.override.md", "sub/AGENTS.md"]
 
 
-async def test_imports_are_followed_once_each_and_five_deep() -> None:
+async def test_imports_are_followed_once_each_and_as_deep_as_claude_does() -> None:
     chain = {f"d/{n}.md": f"{n} @{n + 1}.md" for n in range(1, 9)}
     files = {"CLAUDE.md": "@d/1.md, @d/1.md and @./CLAUDE.md @nobody @two\\ words.md", "two words.md": "w", **chain}
-    expected = ["CLAUDE.md", *(f"d/{n}.md" for n in range(1, 6)), "two words.md"]
+    expected = ["CLAUDE.md", *(f"d/{n}.md" for n in range(1, 5)), "two words.md"]
     rules = await collected({**files, "d/1.md,": "not this"})
     assert paths(rules) == ["CLAUDE.md", "d/1.md,", *expected[1:]] and rules.left_out == ()
     assert paths(await collected({"CLAUDE.md": "@a.md", "a.md": "@b.md", "b.md": "@a.md @CLAUDE.md"})) == [

@@ -17,31 +17,15 @@ from clew.core.decision import Abilities
 from clew.core.images import ImageContent
 from clew.errors import AgentFailed, Conflict, UsageError
 from clew.hosts.branching.replay import ReplayOptions, replay
-from clew.testing.model.scripts import Fail, Hang, Request, TooLong
+from clew.testing.model.scripts import Fail, Hang, TooLong
 from clew.testing.stage import Stage
-from pictures import png
+from pictures import png, shown
 
 NAMED = "shown in this turn. It is not part of this transcript.]"
 
 
 async def ask(thread: Thread, prompt: str, **options: object) -> Reply:
     return await (await thread.ask(prompt, **options)).reply()  # type: ignore[arg-type]
-
-
-def shown(request: Request) -> list[bytes]:
-    """The images in a request, in order."""
-    found: list[bytes] = []
-
-    def look(value: object) -> None:
-        if isinstance(value, dict) and value.get("type") in ("image", "input_image"):
-            data = value["source"]["data"] if value["type"] == "image" else value["image_url"].partition(",")[2]
-            found.append(base64.b64decode(data))
-        elif isinstance(value, dict | list):
-            for each in value.values() if isinstance(value, dict) else value:
-                look(each)
-
-    look(request.body)
-    return found
 
 
 def newest(stage: Stage) -> list[bytes]:

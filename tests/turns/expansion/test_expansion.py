@@ -14,12 +14,14 @@ import pytest
 
 from clew.api import exports
 from clew.api.client import Client, Thread
+from clew.core.images import MAX_IMAGE_BYTES
 from clew.core.runs.events import QuestionAsked
 from clew.core.runs.permissions import Answer
 from clew.core.runs.run import RunStatus
 from clew.errors import UsageError
 from clew.testing.model.replies import Hang, Text
 from clew.testing.stage import Stage
+from pictures import png, shown
 from turns.plain_cli import PlainCli
 
 COMMAND = (
@@ -175,7 +177,7 @@ async def test_a_file_outside_needs_a_person_or_the_permission_all(desk: Stage) 
     async with desk.open() as client:
         thread = await a_thread(client, desk)
         for mention in (f"@{secret}", "@../secret.txt", "@link.txt"):
-            assert "nobody is there to allow it" in (await refused(thread, mention)).message
+            assert "nobody can be asked here to allow it" in (await refused(thread, mention)).message
         assert "was not allowed" in (await refused(thread, "@link.txt", person=person)).message
         await (await thread.ask("@link.txt", expand=True, person=person))
         assert [question.input["file_path"] for question in asked] == [str(secret)] * 2
@@ -207,6 +209,24 @@ async def test_odd_files_are_refused_or_described_and_nothing_hangs(desk: Stage)
     assert "<<<folder folder" in text and "inner" in text
     assert "[The file has only 3 lines.]" in text
     assert text.count("<<<") == 5
+
+
+async def test_an_image_that_is_mentioned_is_shown(desk: Stage) -> None:
+    (desk.work / "shot.txt").write_bytes(png(1))
+    (desk.work / "large.png").write_bytes(png(2) + b" " * MAX_IMAGE_BYTES)
+    async with desk.open() as client:
+        thread = await a_thread(client, desk)
+        await (await thread.ask("see @shot.txt", expand=True, images=[png(3)]))
+        turn = (await thread.turns())[0]
+        assert [image.name for image in turn.images] == ["image", "shot.txt"] and turn.typed == "see @shot.txt"
+        assert "<<<file shot.txt " in turn.text and "an image, which is shown with this prompt" in turn.text
+        assert shown(desk.api.main_requests[-1]) == [png(3), png(1)]
+        told = await thread.explain("and @shot.txt", expand=True)
+        assert [image.name for image in told.images] == ["shot.txt"]
+        assert "more than 5 MiB" in (await refused(thread, "@large.png")).message
+        assert "It cannot be shown here." in await client.expand("see @shot.txt", cwd=desk.work)
+        await (await thread.ask("see @shot.txt"))
+        assert len(shown(desk.api.main_requests[-1])) == 2
 
 
 async def test_a_command_of_the_user_is_expanded_with_its_shell_block_and_its_tools(desk: Stage) -> None:

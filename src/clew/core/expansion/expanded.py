@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from clew.core.record import Record
+
+if TYPE_CHECKING:
+    from clew.core.images import ImageContent
 
 
 class Expanded(Record):
@@ -11,6 +16,7 @@ class Expanded(Record):
     text: str  # what is stored and sent
     typed: str | None = None  # what the user typed; None: it is the same
     allowed_tools: tuple[str, ...] = ()  # of a command's file: allowed in this run
+    images: tuple[ImageContent, ...] = ()  # that it mentions
 
 
 def may_stand_for_files(text: str) -> bool:

@@ -90,7 +90,7 @@ def as_files(rules: ProjectRules) -> dict[str, str]:
 
 
 def _name(path: str) -> str:
-    """Readable and unique. Sorted, the files of the root come first."""
+    """Readable and unique. In a sorted list the files of the root come first; the Claude CLI does not sort."""
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", path).strip("-.")[-NAME_CHARS:]
     digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return f"{min(path.count('/'), 99):02}-{readable.removesuffix('.md')}-{digest}.md"

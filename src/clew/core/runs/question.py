@@ -15,7 +15,6 @@ from typing import Any
 from clew.core.continuation import PERMISSION_ANSWERED, QUESTIONS_ANSWERED
 from clew.core.ids import RunId, ThreadId
 from clew.core.record import Record
-from clew.core.runs.choices import reason_in
 from clew.core.runs.permissions import Answer
 from clew.core.runs.tool_rules import ToolRule
 
@@ -58,6 +57,8 @@ def as_message(question: Question, answer: Answer) -> str:
     what = what if len(what) <= SHOWN_CHARS else f"{what[:SHOWN_CHARS]}…"
     if answer.allow:
         return f"{PERMISSION_ANSWERED}{what}. It is given: go on."
+    from clew.core.runs.choices import reason_in
+
     words = f" {reason_in(answer.message)}" if answer.message else ""
     return f"{PERMISSION_ANSWERED}{what}. It was declined.{words}"
 

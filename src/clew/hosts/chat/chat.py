@@ -199,6 +199,7 @@ class Chat:
         check_dir(thread)
         images = await self.given_images(options.agent or thread.agent, options.images)
         expanded = await self._expanded(thread, text, options)
+        images = await self.given_images(options.agent or thread.agent, (*images, *expanded.images))
         thread = await self._instructed(thread, options.instructions)
         request = TurnRequest(
             thread,
@@ -232,7 +233,7 @@ class Chat:
 
             place = place_of(thread, options.agent)
             expanded = await self.expansion.expand(
-                text, place, options.person, known=options.known, dry_run=dry_run, asks=asks
+                text, place, options.person, known=options.known, dry_run=dry_run, asks=asks, images=True
             )
         if options.attached:
             # Without `typed`, the turn is shown whole: nobody edits it, or asks it again, without what was piped in.
@@ -480,7 +481,8 @@ class Chat:
         if text is not None:
             check_prompt(text)
             check_dir(thread)
-            text = (await self._expanded(thread, text, options, dry_run=True, asks=not options.lasting)).text
+            expanded = await self._expanded(thread, text, options, dry_run=True, asks=not options.lasting)
+            text, options = expanded.text, replace(options, images=(*options.images, *expanded.images))
         standing = thread.standing if options.instructions is None else options.instructions or None
         request = TurnRequest(thread, text or "", options, standing=standing)
         if contents := await self.given_images(request.agent, options.images):

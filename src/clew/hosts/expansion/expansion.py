@@ -25,6 +25,7 @@ from clew.core.expansion.invocation import (
     invocation_in,
 )
 from clew.core.expansion.mentions import Mention, mentions_in
+from clew.core.images import ImageContent
 from clew.core.prompts import fenced
 from clew.core.record import Record
 from clew.core.runs.events import QuestionAsked
@@ -43,6 +44,8 @@ MAX_FILLED_CHARS = 50_000_000  # of a command's file, if each `$` in it stood fo
 MAX_MENTIONS = 10_000
 NO_TOOLS: tuple[str, ...] = ()
 NOT_YET_RUN = "[The output of this command will be here: {command}]"
+AN_IMAGE = "[This is an image, which is shown with this prompt.]"
+AN_IMAGE_LEFT_OUT = "[This is an image. It cannot be shown here.]"
 NOT_YET_READ = "[You will be asked whether this file may be read.]"
 
 
@@ -85,12 +88,13 @@ class Expansion:
         known: str = "",
         dry_run: bool = False,
         asks: bool = False,
+        images: bool = False,
     ) -> Expanded:
         """Raises UsageError for a command that Clew does not carry out, and for what may not be read or run.
 
         `person` is asked about files outside the work directory. `known` is a text that the user changed and that
         somebody else may have written: what it mentions is not expanded. `dry_run`: runs no command and asks nobody;
-        then `asks` says whether there would be a person.
+        then `asks` says whether there would be a person. `images`: the prompt can have images.
         """
         called = (invocation_in(text) or dollar_invocation_in(text)) if known else None
         is_known = called is not None and text[: len(called.name) + 1] in known  # with other arguments, too
@@ -104,8 +108,9 @@ class Expansion:
             await self._check_access(file, place, person, dry_run=dry_run, asks=asks)
         # Nothing was run so far: a prompt that is refused has done nothing.
         written = text if prompt.command is None else await self._filled(prompt.command, prompt, place, dry_run=dry_run)
-        whole = written + await self._blocks(files, place, dry_run=dry_run)
-        return Expanded(whole, None if whole == text else text, prompt.tools)
+        blocks, shown = await self._blocks(files, place, dry_run=dry_run, images=images)
+        whole = written + blocks
+        return Expanded(whole, None if whole == text else text, prompt.tools, shown)
 
     # Commands
 
@@ -230,8 +235,8 @@ class Expansion:
             return
         if person is None and not (dry_run and asks):
             raise UsageError(
-                f"{shown} is outside the work directory {place.cwd}, and nobody is there to allow it.",
-                hint="Ask at a terminal, copy the file into the directory, or give the thread the permissions all.",
+                f"{shown} is outside the work directory {place.cwd}, and nobody can be asked here to allow it.",
+                hint="Use clew ask at a terminal, copy the file into the directory, or give the thread the permissions all.",
             )
         if dry_run or person is None:
             return
@@ -240,14 +245,23 @@ class Expansion:
         if not (await person(asked)).allow:
             raise UsageError(f"{shown} was not allowed. Nothing was sent.", hint="Write the name without the @.")
 
-    async def _blocks(self, files: Sequence[MentionedFile], place: PromptPlace, *, dry_run: bool) -> str:
-        """The files' texts, each between two lines that say what it is."""
+    async def _blocks(
+        self, files: Sequence[MentionedFile], place: PromptPlace, *, dry_run: bool, images: bool
+    ) -> tuple[str, tuple[ImageContent, ...]]:
+        """The files' texts, each between two lines that say what it is; and those that are images."""
         if not files:
-            return ""
+            return "", ()
+        shown = list[ImageContent]()
 
         def text_of(file: MentionedFile) -> str:
             access = mentioned_files.access(file, place.cwd, place.permissions, self._engine.settings.hidden)
-            return NOT_YET_READ if dry_run and access is Access.ASK else mentioned_files.read(file)
+            if dry_run and access is Access.ASK:
+                return NOT_YET_READ
+            image = mentioned_files.image(file)
+            if image is None:
+                return mentioned_files.read(file)
+            shown.append(image)
+            return AN_IMAGE if images else AN_IMAGE_LEFT_OUT
 
         def read() -> list[str]:
             mentioned_files.check_amount(files, ())
@@ -259,7 +273,7 @@ class Expansion:
         mark = self._engine.context.new_id()[:16]
         labels = [mentioned_files.label(file, place.cwd) for file in files]
         blocks = [fenced(text, mark, label) for text, label in zip(texts, labels, strict=True)]
-        return "\n\n".join(["", FILES_NOTE, *blocks])
+        return "\n\n".join(["", FILES_NOTE, *blocks]), tuple(shown) if images else ()
 
 
 def place_of(thread: Thread, agent: str | None = None) -> PromptPlace:

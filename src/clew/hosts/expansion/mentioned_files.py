@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
+from typing import BinaryIO
 
 from clew.core.expansion.mentions import FilePart, Mention
+from clew.core.images import MAX_IMAGE_BYTES, ImageContent, media_type_of
 from clew.core.record import Record
 from clew.core.thread import Permissions
 from clew.errors import UsageError
@@ -91,6 +93,20 @@ def read(file: MentionedFile) -> str:
         raise UsageError(f"{shown(file.mention)} cannot be read: {error.strerror}.", hint=_AS_TEXT) from error
 
 
+def image(file: MentionedFile) -> ImageContent | None:
+    """The image that the file is, of which too much is as bad as all; None: it is none. Raises UsageError."""
+    if file.is_folder or file.part.first is not None:
+        return None
+    try:
+        with _opened(file) as content:
+            head = content.read(16)
+            if media_type_of(head) is None:
+                return None
+            return ImageContent(head + content.read(MAX_IMAGE_BYTES), file.path.name)
+    except OSError as error:
+        raise UsageError(f"{shown(file.mention)} cannot be read: {error.strerror}.", hint=_AS_TEXT) from error
+
+
 def label(file: MentionedFile, work_dir: str) -> str:
     path = str(file.path.relative_to(work_dir)) if file.path.is_relative_to(work_dir) else str(file.path)
     path = "".join(each if each.isprintable() else "?" for each in path)
@@ -114,14 +130,11 @@ def _lines(file: MentionedFile) -> str:
     first, last = file.part.first or 1, file.part.last
     last = first + MAX_LINES - 1 if last is None else min(last, first + MAX_LINES - 1)
     lines, chars, number, more = list[str](), 0, 0, False
-    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
-    with os.fdopen(os.open(file.path, flags), "rb") as content:
-        opened = os.fstat(content.fileno())
-        if not stat.S_ISREG(opened.st_mode) or os.path.realpath(file.path) != str(file.path):
-            raise OSError(0, "it was replaced meanwhile")
-        if file.part.first is None and opened.st_size > MAX_BYTES:
+    with _opened(file) as content:
+        size = os.fstat(content.fileno()).st_size
+        if file.part.first is None and size > MAX_BYTES:
             return (
-                f"[The file has {opened.st_size:,} bytes, more than the {MAX_BYTES:,} that are sent. Read the part "
+                f"[The file has {size:,} bytes, more than the {MAX_BYTES:,} that are sent. Read the part "
                 "that you need with your own tools.]"
             )
         scanned = 0
@@ -129,7 +142,7 @@ def _lines(file: MentionedFile) -> str:
             scanned += len(line)
             number += 1
             if b"\0" in line:
-                return f"[This is not text. The file has {opened.st_size:,} bytes.]"
+                return f"[This is not text. The file has {size:,} bytes.]"
             if number > last or chars > MAX_BYTES:
                 more = True
                 break
@@ -141,6 +154,15 @@ def _lines(file: MentionedFile) -> str:
     if more and (file.part.last is None or number <= file.part.last):
         lines.append(f"[The lines from {first + len(lines):,} on are left out here.]")
     return "\n".join(lines) or "[The file is empty.]"
+
+
+@contextlib.contextmanager
+def _opened(file: MentionedFile) -> Iterator[BinaryIO]:
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | os.O_NOFOLLOW
+    with os.fdopen(os.open(file.path, flags), "rb") as content:
+        if not stat.S_ISREG(os.fstat(content.fileno()).st_mode) or os.path.realpath(file.path) != str(file.path):
+            raise OSError(0, "it was replaced meanwhile")
+        yield content
 
 
 def check_amount(files: Sequence[MentionedFile], texts: Sequence[str]) -> None:
