@@ -1,7 +1,8 @@
 """Makes the pictures of the README: `make pictures`. Both show one thread, once in the terminal and once on the page.
 
 The terminal is a real one: a shell in which `clew chat` is typed. The page is in Debian's Chromium. The agent and the
-model are the scripted ones of `clew.testing`, so nothing leaves the machine, and the figures are the same every time.
+model are the scripted ones of `clew.testing`, so nothing leaves the machine, and the figures are the same every time,
+except for durations.
 """
 
 from __future__ import annotations

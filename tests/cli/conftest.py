@@ -10,6 +10,7 @@ import pty
 import re
 import select
 import shlex
+import struct
 import subprocess
 import sys
 import termios
@@ -46,6 +47,7 @@ class Cli:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.api = stage.api
+        self.columns = 80  # of terminals
         self._open: list[subprocess.Popen[Any]] = []
 
     def environ(self, **more: str) -> dict[str, str]:
@@ -102,7 +104,8 @@ class Cli:
         return self._on_terminal(["sh", "-c", f"{ours}\n{script}"], **environ)
 
     def _on_terminal(self, command: list[str] | None, *args: str, **environ: str) -> Terminal:
-        terminal = Terminal(command, args, self.environ(TERM="xterm-256color", **environ), self.stage.work)
+        environ = self.environ(TERM="xterm-256color", **environ)
+        terminal = Terminal(command, args, environ, self.stage.work, self.columns)
         self._open.append(terminal.process)
         return terminal
 
@@ -121,11 +124,21 @@ class Cli:
                     stream.close()
 
 
+@pytest.fixture(params=[60, 120])
+def columns(request: pytest.FixtureRequest, cli: Cli) -> int:
+    """Terminals of two widths."""
+    cli.columns = int(request.param)
+    return cli.columns
+
+
 class Terminal:
     """A command, or `clew` with these arguments, on a pseudo-terminal that the test reads from and types on."""
 
-    def __init__(self, command: list[str] | None, args: Sequence[str], environ: dict[str, str], cwd: Path) -> None:
+    def __init__(
+        self, command: list[str] | None, args: Sequence[str], environ: dict[str, str], cwd: Path, columns: int
+    ) -> None:
         self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         options: dict[str, Any] = {"env": environ, "cwd": cwd, "stdin": slave, "stdout": slave, "stderr": slave}
         if command is None:
             self.process: subprocess.Popen[Any] = forkserver.Command(args, terminal=True, **options)

@@ -16,18 +16,22 @@ from hooks.project import HookProject, event
 from pairs.couple import Couple, order
 from reviews.reviewer import Reviewer, answer, finding, git, repository
 
+pytestmark = pytest.mark.usefixtures("columns")
+
 # Erases the screen, hides text, writes to the clipboard, makes a link, sets the title, begins a device string; the same
-# in C1 characters; turns the direction of the text, overwrites the line, moves back, rings.
+# in C1 characters; turns the direction of the text, cannot be seen, overwrites the line, moves back, rings.
 DRIVING = (
     "\x1b[2J\x1b[1;1H\x1b[8m\x1b[31m\x1b]52;c;aGk=\x07\x1b]8;;http://127.0.0.1/\x1b\\\x1b]0;title\x07\x1bPq\x1b\\\x1bc"
-    "\x9b2J\x9d52;c;aGk=\x9c\x90q\u202e\u2066\u200b\rOVER\b\x07\x7f"
+    "\x9b2J\x9d52;c;aGk=\x9c\x90q\u202e\u2066\u200b\xad\u3164\rOVER\b\x07\x7f"
 )
 HOSTILE = f"HOSTILE{DRIVING}END"
 FILE = HOSTILE.replace("/", "")
 # What Clew's own views write: colours, and the status line with its cursor.
 COLOUR = r"\x1b\[(?:0|[1-4]|9|3[0-79]|9[0-7])?(?:;(?:[1-4]|9|3[0-79]|9[0-7]))*m"
 STATUS = r"\x1b\[\?25[lh]|\r?(?:\x1b\[2K|\x1b\[1A)"
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\xad\U000e0000-\U000e007f]"
+)
 
 
 ANSWER = "# X\n\n- X `X` [X](X) ![X](X) **X**\n\n| X |\n|---|\n\n> X\n\n```X\nX\n```".replace("X", HOSTILE)
@@ -161,11 +165,16 @@ def test_pairs(cli: Any) -> None:
 
 
 @pytest.mark.rest
-def test_hooks(cli: Any) -> None:
+def test_hooks(cli: Any, columns: int) -> None:
+    cli.api.reply = hostile_answer
     HookProject(cli.stage)
-    given = {**event().as_dict(), "title": HOSTILE, "body": HOSTILE, "text": HOSTILE, "actor": "alice"}
-    path = Path(cli.stage.work) / "event.json"
-    path.write_text(json.dumps({key: value for key, value in given.items() if value not in ("", None)}))
+    path, stranger = Path(cli.stage.work) / "event.json", Path(cli.stage.work) / "stranger.json"
+    for file, actor in ((path, "alice"), (stranger, HOSTILE)):
+        given = {**event().as_dict(), "title": HOSTILE, "body": HOSTILE, "text": HOSTILE, "actor": actor}
+        file.write_text(json.dumps({key: value for key, value in given.items() if value not in ("", None)}))
     view(cli, "hooks", "check", hostile=False)
     view(cli, "hooks", "fire", str(path), "--dry-run")
-    view(cli, "hooks", "list", hostile=False)
+    view(cli, "hooks", "fire", str(path), "--wait")
+    view(cli, "hooks", "fire", str(stranger))
+    view(cli, "hooks", "events", hostile=columns == 120)  # in a narrow terminal the actor is left out
+    view(cli, "hooks", "sessions", hostile=False)

@@ -191,6 +191,7 @@ def test_on_a_terminal_it_asks_as_ask_does(cli: Any) -> None:
     assert "The user declined, and says: leave it" in str(cli.api.main_requests[-1].body)
 
 
+@pytest.mark.usefixtures("columns")
 def test_a_form_is_filled_in_on_a_terminal(cli: Any) -> None:
     daemon, run = waiting(cli, ASK_ONE)
     terminal = cli.terminal("runs", "answer", run)

@@ -236,7 +236,7 @@ class Expansion:
         if person is None and not (dry_run and asks):
             raise UsageError(
                 f"{shown} is outside the work directory {place.cwd}, and nobody can be asked here to allow it.",
-                hint="Use clew ask at a terminal, copy the file into the directory, or give the thread the permissions all.",
+                hint="Use clew ask at a terminal, copy the file there, or give the thread the permissions all.",
             )
         if dry_run or person is None:
             return
