@@ -83,6 +83,16 @@ def test_a_skill_whose_name_is_written_in_a_strange_way_is_off_when_anything_is_
     assert off(home, "$PATH", work="work") == [] and off(home, "$style", work="work") == ["style"]
 
 
+def test_folders_that_contain_themselves_are_searched_once(home: Path) -> None:
+    skills = home / "work/.codex/skills"
+    for name in ("again", "and-again"):
+        (skills / name).symlink_to(".")
+    (home / "elsewhere").mkdir()
+    (home / "elsewhere" / "SKILL.md").write_text("---\nname: linked\n---\n")
+    (skills / "linked").symlink_to(home / "elsewhere")
+    assert off(home, "$linked $style", work="work") == ["elsewhere", "style"]
+
+
 def test_too_many_of_them_are_refused_in_one_line(home: Path) -> None:
     for number in range(2000):
         folder = home / f"work/.codex/skills/{number:060}"

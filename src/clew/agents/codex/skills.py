@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
+from contextlib import suppress
 from pathlib import Path
 
 from clew.agents.adapter import CommandFolder, LaunchProfile
@@ -100,6 +100,23 @@ def _files(launch: LaunchProfile, work_dir: Path) -> Iterator[Path]:
     roots = [*_of_user(config, launch.home), Path(config, "plugins"), FOR_ALL_USERS]
     roots += [folder / name for folder in folders for name in OF_PROJECT]
     for root in roots:
-        for folder, _, names in islice(os.walk(root, followlinks=True), MAX_FOLDERS):
-            files = (Path(folder, name) for name in names if name.lower() == FILE.lower())
-            yield from (file for file in files if file.is_file())  # and no pipe
+        yield from _below(root)
+
+
+def _below(root: Path) -> Iterator[Path]:
+    """The files of skills in all folders below, each folder once: links are followed. Raises UsageError."""
+    waiting, seen = [root], set[tuple[int, int]]()
+    while waiting:
+        folder = waiting.pop()
+        with suppress(OSError), os.scandir(folder) as entries:
+            known = folder.stat()
+            if (known.st_dev, known.st_ino) in seen:
+                continue
+            seen.add((known.st_dev, known.st_ino))
+            for entry in entries:
+                if entry.is_dir():
+                    waiting.append(folder / entry.name)
+                elif entry.name.lower() == FILE.lower() and entry.is_file():  # and no pipe
+                    yield folder / entry.name
+        if len(seen) > MAX_FOLDERS:
+            raise UsageError(f"{root} has too many folders for Codex's skills.", hint="Move what is not a skill.")

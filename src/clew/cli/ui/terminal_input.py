@@ -84,9 +84,9 @@ class TerminalInput:
 
     def set_typed_ahead_aside(self) -> None:
         """What was typed before the question appeared is not an answer to it. A chat has it in its next prompt."""
-        with contextlib.suppress(ImportError, OSError):
-            import termios
+        import termios
 
+        with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
             modes = termios.tcgetattr(self._handle)
             waiting = list(modes)
             waiting[LOCAL] &= ~termios.ICANON  # then a line that is not complete can be read, too
