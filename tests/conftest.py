@@ -97,7 +97,11 @@ def pass_an_hour(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """One real server for each pytest worker; every test creates its own database."""
-    with PostgresServer(tmp_path_factory.mktemp("postgres") / "data") as server:
+def postgres() -> Iterator[PostgresServer]:
+    """One real server for each pytest worker; every test creates its own database. Its folder is not pytest's: another
+    pytest that starts closes that to other users, and under root the server is one."""
+    with (
+        tempfile.TemporaryDirectory(prefix="clew-postgres-", ignore_cleanup_errors=True) as folder,
+        PostgresServer(Path(folder, "data")) as server,
+    ):
         yield server

@@ -309,7 +309,7 @@ class LiveTurn(AttemptObserver):
         images = await self._images(plan)
         home = self._context.environ.get("HOME", "")
         launch = replace(launch, home=home, rules_dir=rules_dir, images=images, prompt=decision.prompt)
-        argv = self._adapter.command(self._binary, can, launch)
+        argv = await asyncio.to_thread(self._adapter.command, self._binary, can, launch)  # it reads the disk
         environ = await self._environment(plan.launch)
         self._results.attempt_began(plan)
         started = _started(plan)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from clew.core.rules.rules import RulesSource, Unreadable
 from clew.git.command import Git
 
-MAX_FOLDERS = 100  # with rules
+MAX_FOLDERS = 200  # below .claude/rules
 
 _LINK = b"120000"
 _FOLDER = b"040000"
@@ -48,7 +48,9 @@ class CommitFiles:
                     found.append((name, None))
                 elif mode == _LINK:
                     found.append((name, Unreadable("a link")))
-            if looked == len(waiting) or looked == MAX_FOLDERS or len(found) > limit:
+            if looked == MAX_FOLDERS and looked < len(waiting):
+                found.append((waiting[looked], Unreadable(f"more than {MAX_FOLDERS} folders of rules")))
+            if looked in (len(waiting), MAX_FOLDERS) or len(found) > limit:
                 return sorted(found, key=lambda each: each[0])[:limit]
             looked += 1
             entries = await self._listed(f"{waiting[looked - 1]}/")

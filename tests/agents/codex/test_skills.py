@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,13 @@ def test_the_skills_that_a_prompt_names_are_off(home: Path, prompt: str, names: 
         "name: &a style\n",
         "name: other\nname: style\n",
         "? name\n: style\n",
+        " name: style\n",
+        "\tname: style\n",
+        'other: "a\nname: other\n b"\n name: style\n',
+        " ---\nname: other\n",
+        "other: a\u0085name: style\n",
+        "other: a\rname: style\n",
+        "name: other\n  more: x\n",
         "",
     ],
 )
@@ -79,7 +87,7 @@ def test_a_skill_whose_name_is_written_in_a_strange_way_is_off_when_anything_is_
     file = home / "work/.codex/skills/style/SKILL.md"
     file.write_text(f"---\ndescription: d\n{head}---\nText.\n")
     assert off(home, "$PATH", work="work") == ["style"]
-    file.write_text("---\nname: 'style'\ndescription: |\n  d: {}\n---\nText.\n")
+    file.write_text("---\nname: 'style'\ndescription: |\n  d: {}\n\nmetadata:\n  name: other\nlist:\n- x\n---\nText.\n")
     assert off(home, "$PATH", work="work") == [] and off(home, "$style", work="work") == ["style"]
 
 
@@ -93,12 +101,47 @@ def test_folders_that_contain_themselves_are_searched_once(home: Path) -> None:
     assert off(home, "$linked $style", work="work") == ["elsewhere", "style"]
 
 
-def test_too_many_of_them_are_refused_in_one_line(home: Path) -> None:
+def test_a_strange_link_hides_no_skill(home: Path) -> None:
+    skills = home / "work/.codex/skills"
+    for number in range(9):
+        for name, target in (("loop", f"loop{number}"), ("through", "style/SKILL.md/x"), ("long", "n" * 300)):
+            (skills / f"{name}{number}").symlink_to(target)
+    assert off(home, "$style", work="work") == ["style"]
+
+
+def test_a_link_names_a_linked_skill_by_its_own_folder(home: Path) -> None:
+    (home / "store" / "real").mkdir(parents=True)
+    (home / "store" / "real" / "SKILL.md").write_text("---\nname: other\n---\n")
+    (home / ".codex/skills/alias").symlink_to(home / "store" / "real")
+    assert off(home, f"[$q]({home}/store/real/SKILL.md)") == ["real"]
+
+
+def test_a_folder_that_is_not_utf_8_is_switched_off_by_its_name(home: Path) -> None:
+    folder = os.fsencode(home) + b"/work/.codex/skills/caf\xe9"
+    os.mkdir(folder)  # noqa: PTH102
+    for head, found in (("name: latin", {"name": "latin", "enabled": False}), ("", None)):
+        with open(folder + b"/SKILL.md", "w") as file:  # noqa: PTH123
+            file.write(f"---\n{head}\n---\n")
+        if found is None:
+            with pytest.raises(UsageError, match="whose name is not UTF-8"):
+                told(home, "$HOME", work="work")
+        else:
+            assert found in told(home, "$latin", work="work")["skills.config"]
+
+
+def test_a_long_prompt_full_of_links_is_read_at_once(home: Path) -> None:
+    assert off(home, "[$a](" * 200_000) == []
+
+
+def test_what_cannot_be_switched_off_is_refused_in_one_line(home: Path) -> None:
     for number in range(2000):
         folder = home / f"work/.codex/skills/{number:060}"
         folder.mkdir()
         (folder / "SKILL.md").touch()
-    with pytest.raises(UsageError, match="too many of Codex's skills"):
+    with pytest.raises(UsageError, match=r"too many skills .*work/.codex/skills"):
+        off(home, "$x", work="work")
+    (home / "work/.codex/skills/everything").symlink_to("/")
+    with pytest.raises(UsageError, match=r"too many (folders|skills) "):
         off(home, "$x", work="work")
 
 

@@ -213,6 +213,45 @@ def test_what_is_typed_during_a_run_is_in_the_next_prompt(cli: Any, chat: Chat) 
     terminal.wait_for(r"resumed · (?s:.*)(?m:^t> my next words$)")
 
 
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_text_that_is_pasted_during_a_run_is_one_prompt(cli: Any, chat: Chat, asks: bool) -> None:
+    """It is longer than what a terminal holds."""
+    pasted, first = threading.Event(), ToolUse("Bash", {"command": "touch made"}) if asks else Text("First.")
+    answers = iter([first, Text("Done."), Text("Done.")])
+    cli.api.reply = lambda request: next(answers) if pasted.wait(TIMEOUT_S) else None
+    terminal = chat("t")
+    terminal.type("Begin" + ENTER)
+    terminal.wait_for("thinking")
+    lines = [f"line {number:03} {'x' * 90}" for number in range(100)]
+    text = "\r".join(lines)
+    terminal.type("\x1b[200~")
+    typing = threading.Thread(target=terminal.type_all, args=(f"{text}\x1b[201~",))
+    typing.start()
+    terminal.wait_for("line 035")  # the terminal holds no more
+    pasted.set()
+    if asks:
+        terminal.wait_for("Allow it")
+        typing.join(TIMEOUT_S)
+        terminal.type("n\n")
+    terminal.wait_for("line 099 x+\n(?s:.*)/help")
+    typing.join(TIMEOUT_S)
+    terminal.type(ENTER)
+    terminal.wait_for("resumed · ")
+    assert prompts(cli, "t") == ["Begin", "\n".join(lines)]
+
+
+def test_the_terminal_is_asked_to_mark_what_is_pasted_during_a_run(cli: Any) -> None:
+    terminal = cli.terminal("chat", "t")
+    terminal.read_until("/help")
+    terminal.type("Hello" + ENTER)
+    shown = terminal.read_until("ack: Hello")
+    assert shown.rfind("\x1b[?2004h") > shown.rfind("\x1b[?2004l") > 0
+    terminal.read_until(r"resumed|fresh")
+    terminal.type(CTRL_D)
+    _, shown = terminal.end()
+    assert shown.rfind("\x1b[?2004l") > shown.rfind("\x1b[?2004h")
+
+
 def test_a_key_that_selects_does_not_stop_typing(cli: Any, chat: Chat) -> None:
     terminal = chat("t")
     terminal.type("abc\x00def" + ENTER)  # Ctrl-Space

@@ -159,6 +159,14 @@ async def test_a_prompt_that_is_refused_has_run_nothing(desk: Stage) -> None:
         await (await thread.ask("one"))
         assert "does not permit: rm -f x" in (await refused(thread, "/two")).message
         assert "is outside the work directory" in (await refused(thread, "/men see @../secret.txt")).message
+        (desk.work / "big.png").write_bytes(png(2) + b" " * MAX_IMAGE_BYTES)
+        assert "more than 5 MiB" in (await refused(thread, "/men see @big.png")).message
+        for number in range(51):
+            (desk.work / f"{number}.txt").touch()
+        assert (
+            "mentions 51 files"
+            in (await refused(thread, "/men " + " ".join(f"@{number}.txt" for number in range(51)))).message
+        )
         assert not (desk.work / "ran").exists()
         await (await thread.ask("/men it", expand=True))
         assert (desk.work / "ran").exists()

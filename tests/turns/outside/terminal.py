@@ -74,6 +74,12 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
 
+    def type_all(self, text: str) -> None:
+        """A terminal takes no more than it can hold until the program reads."""
+        left = text.encode()
+        while left:
+            left = left[os.write(self._master, left[:1000]) :]
+
     def press(self, key: str, then: str | Callable[[str], bool]) -> None:
         """Presses a key in a dialog, and waits until the screen matches the pattern. A dialog may be on the screen a
         moment before it takes keys: if nothing happens within a second, the key is pressed again, as a person does."""

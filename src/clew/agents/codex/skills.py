@@ -26,16 +26,17 @@ from clew.system.work_trees import repository
 OF_PROJECT = (".agents/skills", ".codex/skills")
 FOR_ALL_USERS = Path("/etc/codex/skills")
 FILE = "SKILL.md"
-MAX_FOLDERS = 20_000  # that are searched for skills
+MAX_DEPTH = 6  # of folders, as Codex follows them
+MAX_FOLDERS = 20_000  # ten times what Codex searches
 HEAD_CHARS = 16_384  # of a file: they hold its name
 MAX_CHARS = 120_000  # of a word of a command line
 
 _CALL = re.compile(r"\$([A-Za-z0-9_:-]+)")
-_LINK = re.compile(r"\[\$[A-Za-z0-9_:-]+\]\s*\(([^)]*)\)")
-_HEAD = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*$", re.DOTALL | re.MULTILINE)
-_PLAIN_LINE = re.compile(r"[A-Za-z][\w-]*:(?:\s|$)|[\s#-]|$")
-_NAME_LINE = re.compile(r"^name:.*$", re.MULTILINE)
-_PLAIN_NAME = re.compile(r"name:[ \t]+([\"']?)([A-Za-z0-9_:-]+)\1[ \t]*")
+_LINK = re.compile(r"\[\$[A-Za-z0-9_:-]+\]\s*\(")
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):(?:[ \t]+(.*))?\Z")
+_NAME = re.compile(r"([\"']?)([A-Za-z0-9_:-]+)\1")
+_VALUE = re.compile(r"""[^\s"'|>&*!{}\[\]%@`#,?:-][^:#]*|"[^"\\]*"|'[^']*'""")  # on one line, and nothing else
+_BLOCK = re.compile(r"[|>][+-]?")  # what follows it is indented
 
 
 def command_folders(environ: Mapping[str, str], work_dir: str) -> Iterator[CommandFolder]:
@@ -54,7 +55,7 @@ def _of_user(config: str, home: str) -> list[Path]:
 
 
 def settings(launch: LaunchProfile) -> Iterator[tuple[str, str]]:
-    """Values of `-c` (reads the disk). Raises UsageError if they are too long."""
+    """Values of `-c` (reads the disk). Raises UsageError if the skills cannot all be switched off that must be."""
     work_dir = Path(os.path.realpath(launch.work_dir))
     # With no root markers, Codex looks in the work directory only.
     if launch.trust is not Trust.PROJECT and any(os.path.lexists(work_dir / name) for name in OF_PROJECT):
@@ -62,36 +63,61 @@ def settings(launch: LaunchProfile) -> Iterator[tuple[str, str]]:
     calls = set(_CALL.findall(launch.prompt))
     if not calls:
         return
-    links = {Path(match.strip().removeprefix("skill://")) for match in _LINK.findall(launch.prompt)}
-    off = sorted({os.path.realpath(file) for file in _files(launch, work_dir) if _may_be_called(file, calls, links)})
-    value = ",".join(f"{{path={quoted(path)},enabled=false}}" for path in off)
-    if len(value) > MAX_CHARS:
-        raise UsageError(
-            "The prompt names too many of Codex's skills with a $.", hint="Send less of it, or ask another agent."
-        )
-    if off:
-        yield "skills.config", f"[{value}]"
+    has_links = _LINK.search(launch.prompt) is not None
+    selectors = dict[str, None]()
+    for file in sorted(_files(launch, work_dir)):
+        name, real = _name(file), os.path.realpath(file)
+        # A link names a file by its path, or by a shorter one that ends with the same folder.
+        is_linked = has_links and any(Path(each).parent.name in launch.prompt for each in (file, real))
+        if is_linked or name is None or any(call == name or call.endswith(f":{name}") for call in calls):
+            selectors[_selector(real, name)] = None
+            if sum(map(len, selectors)) > MAX_CHARS:
+                raise _refused("too many skills that a word with a $ in the prompt may call", str(file.parent.parent))
+    if selectors:
+        yield "skills.config", f"[{','.join(selectors)}]"
 
 
-def _may_be_called(file: Path, calls: set[str], links: set[Path]) -> bool:
-    # Codex may list a file under a shorter path, which then ends with the same folder.
-    if any(file.parent.name == link.parent.name for link in links):
-        return True
-    name = _name(file)
-    return name is None or any(call == name or call.endswith(f":{name}") for call in calls)  # `plugin:name`
+def _selector(path: str, name: str | None) -> str:
+    try:
+        path.encode()
+        return f"{{path={quoted(path)},enabled=false}}"
+    except UnicodeEncodeError:
+        if name is None:
+            raise _refused("a skill without a readable name, in a folder whose name is not UTF-8", path) from None
+        return f"{{name={quoted(name)},enabled=false}}"
+
+
+def _refused(what: str, where: str) -> UsageError:
+    return UsageError(
+        f"Codex would find {what}: {where.encode('utf-8', 'replace').decode()[:300]}.",
+        hint="Remove what is not needed there, or ask another agent.",
+    )
 
 
 def _name(file: Path) -> str | None:
-    """The skill's name; None if it cannot be told without a YAML parser: then it may be any."""
+    """The skill's name. None: it may be any, because only the plainest frontmatter is sure to be read as Codex does."""
     try:
-        with file.open(encoding="utf-8", errors="replace") as opened:
-            head = _HEAD.match(opened.read(HEAD_CHARS))
+        with file.open(encoding="utf-8", errors="replace", newline="") as opened:
+            lines = opened.read(HEAD_CHARS).replace("\r\n", "\n").split("\n")
     except OSError:
         return None
-    if head is None or not all(map(_PLAIN_LINE.match, head[1].split("\n"))):
+    end = next((place for place, line in enumerate(lines) if place and line.strip() == "---"), None)
+    if lines[0] != "---" or end is None:
         return None
-    names = [_PLAIN_NAME.fullmatch(line) for line in _NAME_LINE.findall(head[1])]
-    return names[0][2] if len(names) == 1 and names[0] is not None else None
+    names, may_be_indented = list[str](), False
+    for line in lines[1:end]:
+        key = _KEY.match(line)
+        if len(line.splitlines()) > 1 or (key is None and line.strip() and not (may_be_indented and line[0] in " -")):
+            return None
+        if key is not None:
+            value = (key[2] or "").strip()
+            may_be_indented = not value or _BLOCK.fullmatch(value) is not None
+            if not may_be_indented and _VALUE.fullmatch(value) is None:
+                return None
+            if key[1] == "name":
+                names.append(value)
+    found = _NAME.fullmatch(names[0]) if len(names) == 1 else None
+    return found[2] if found is not None else None
 
 
 def _files(launch: LaunchProfile, work_dir: Path) -> Iterator[Path]:
@@ -104,19 +130,25 @@ def _files(launch: LaunchProfile, work_dir: Path) -> Iterator[Path]:
 
 
 def _below(root: Path) -> Iterator[Path]:
-    """The files of skills in all folders below, each folder once: links are followed. Raises UsageError."""
-    waiting, seen = [root], set[tuple[int, int]]()
-    while waiting:
-        folder = waiting.pop()
-        with suppress(OSError), os.scandir(folder) as entries:
-            known = folder.stat()
-            if (known.st_dev, known.st_ino) in seen:
-                continue
+    """The files of skills in all folders below, each folder once: links are followed, also to elsewhere."""
+    level, seen = [root], set[tuple[int, int]]()
+    for _ in range(MAX_DEPTH + 1):
+        above, level = level, []
+        for folder in above:
+            for entry in _entries(folder, seen):
+                with suppress(OSError):  # a link to itself, or to what is no folder
+                    if entry.is_dir():
+                        level.append(folder / entry.name)
+                    elif entry.name.lower() == FILE.lower() and entry.is_file():  # and no pipe
+                        yield folder / entry.name
+            if len(seen) > MAX_FOLDERS:
+                raise _refused("too many folders in which to look for skills", str(root))
+
+
+def _entries(folder: Path, seen: set[tuple[int, int]]) -> list[os.DirEntry[str]]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        known = folder.stat()
+        if (known.st_dev, known.st_ino) not in seen:
             seen.add((known.st_dev, known.st_ino))
-            for entry in entries:
-                if entry.is_dir():
-                    waiting.append(folder / entry.name)
-                elif entry.name.lower() == FILE.lower() and entry.is_file():  # and no pipe
-                    yield folder / entry.name
-        if len(seen) > MAX_FOLDERS:
-            raise UsageError(f"{root} has too many folders for Codex's skills.", hint="Move what is not a skill.")
+            return list(entries)
+    return []

@@ -32,7 +32,7 @@ from clew.cli.threads.session import act_on_session
 from clew.cli.ui.formatting import agent_words, ago, harmless, joined, one_line
 from clew.cli.ui.printing import note
 from clew.cli.ui.run_display import RunDisplay, session_words
-from clew.cli.ui.terminal_input import TerminalInput, keeping_typed_keys
+from clew.cli.ui.terminal_input import TerminalInput, keeping_typed_keys, pasting_in_marks
 from clew.core.expansion.invocation import session_command
 from clew.core.record import replace
 from clew.core.runs.run import RunStatus
@@ -83,7 +83,8 @@ class ChatLoop:
                 command = own_command(typed)
                 if command is not None and command[0] is EXIT:
                     break
-                offered = await self._finish(self._work_of(typed), typed)
+                with pasting_in_marks():
+                    offered = await self._finish(self._work_of(typed), typed)
         if self._thread is not None:
             note(f"clew chat {harmless(self._thread.name)} continues here")
 

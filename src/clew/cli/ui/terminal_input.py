@@ -10,14 +10,36 @@ import asyncio
 import contextlib
 import os
 import re
+import select
 import sys
 from collections.abc import Iterator
 from typing import ClassVar
 
+from clew.cli.ui.safe_stream import unguarded
+
 CONTROLLING = "/dev/tty"
 LINE_BYTES = 65_536
+PASTE, PASTE_END = b"\x1b[200~", b"\x1b[201~"  # around a pasted text, if the terminal was asked for it
+PASTE_PAUSE_S = 1.0  # between two parts of it
 KEYS_WITHOUT_TEXT = r"\x1b\[[0-9;?]*[A-Za-z~]|[\x00-\x08\x0b-\x1f\x7f]"
 LOCAL, CHARACTERS = 3, 6  # places in what termios.tcgetattr returns
+
+
+@contextlib.contextmanager
+def pasting_in_marks() -> Iterator[None]:
+    """What is pasted before the next prompt is one text there. Otherwise each of its lines could be sent as one."""
+    if os.environ.get("TERM", "dumb") == "dumb":
+        yield
+        return
+    stream = unguarded(sys.stdout)
+    stream.write("\x1b[?2004h")
+    stream.flush()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            stream.write("\x1b[?2004l")
+            stream.flush()
 
 
 @contextlib.contextmanager
@@ -80,7 +102,7 @@ class TerminalInput:
             loop.remove_reader(self._handle)
         if not typed:
             raise EOFError
-        return typed.decode("utf-8", "replace")
+        return typed.replace(PASTE, b"").replace(PASTE_END, b"").decode("utf-8", "replace")
 
     def set_typed_ahead_aside(self) -> None:
         """What was typed before the question appeared is not an answer to it. A chat has it in its next prompt."""
@@ -94,11 +116,20 @@ class TerminalInput:
             waiting[CHARACTERS][termios.VMIN], waiting[CHARACTERS][termios.VTIME] = 0, 0
             try:
                 termios.tcsetattr(self._handle, termios.TCSANOW, waiting)
-                typed = os.read(self._handle, LINE_BYTES)
+                self._typed_ahead.append(self._waiting_keys().decode("utf-8", "replace"))
             finally:
                 termios.tcsetattr(self._handle, termios.TCSANOW, modes)
-                termios.tcflush(self._handle, termios.TCIFLUSH)
-            self._typed_ahead.append(typed.decode("utf-8", "replace"))
+
+    def _waiting_keys(self) -> bytes:
+        """A terminal holds some thousand bytes: more of a pasted text comes when these were read, up to its end."""
+        typed = os.read(self._handle, LINE_BYTES)
+        while typed.count(PASTE) > typed.count(PASTE_END) or select.select([self._handle], [], [], 0)[0]:
+            is_ready = select.select([self._handle], [], [], PASTE_PAUSE_S)[0]
+            more = os.read(self._handle, LINE_BYTES) if is_ready else b""
+            if not more:
+                break
+            typed += more
+        return typed
 
     @classmethod
     def take_typed_ahead(cls) -> str:

@@ -197,9 +197,13 @@ class Chat:
         """Asks the thread's agent, or another one for this turn."""
         check_prompt(text)
         check_dir(thread)
-        images = await self.given_images(options.agent or thread.agent, options.images)
+        agent = options.agent or thread.agent
+        images = await self.given_images(agent, options.images)
+        if options.expand and text.startswith(("/", "$")):  # it may run something: not if its images are refused then
+            mentioned = (await self._expanded(thread, text, options, dry_run=True, asks=True)).images
+            await self.given_images(agent, (*images, *mentioned))
         expanded = await self._expanded(thread, text, options)
-        images = await self.given_images(options.agent or thread.agent, (*images, *expanded.images))
+        images = await self.given_images(agent, (*images, *expanded.images))
         thread = await self._instructed(thread, options.instructions)
         request = TurnRequest(
             thread,

@@ -106,9 +106,9 @@ class Expansion:
         files = await self._files(mentions, place)
         for file in files:
             await self._check_access(file, place, person, dry_run=dry_run, asks=asks)
+        blocks, shown = await self._blocks(files, place, dry_run=dry_run, images=images)
         # Nothing was run so far: a prompt that is refused has done nothing.
         written = text if prompt.command is None else await self._filled(prompt.command, prompt, place, dry_run=dry_run)
-        blocks, shown = await self._blocks(files, place, dry_run=dry_run, images=images)
         whole = written + blocks
         return Expanded(whole, None if whole == text else text, prompt.tools, shown)
 
