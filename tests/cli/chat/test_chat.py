@@ -241,12 +241,12 @@ def test_a_text_that_is_pasted_during_a_run_is_one_prompt(cli: Any, chat: Chat, 
 
 
 def test_the_terminal_is_asked_to_mark_what_is_pasted_during_a_run(cli: Any) -> None:
-    terminal = cli.terminal("chat", "t")
-    terminal.read_until("/help")
+    terminal = cli.terminal("chat", "t", PROMPT_TOOLKIT_NO_CPR="1")
+    terminal.read_until(r"(?s)\?2004h.*>.*\?25h")
     terminal.type("Hello" + ENTER)
     shown = terminal.read_until("ack: Hello")
     assert shown.rfind("\x1b[?2004h") > shown.rfind("\x1b[?2004l") > 0
-    terminal.read_until(r"resumed|fresh")
+    terminal.read_until(r"(?s)fresh: .*\?2004h.*>.*\?25h")
     terminal.type(CTRL_D)
     _, shown = terminal.end()
     assert shown.rfind("\x1b[?2004l") > shown.rfind("\x1b[?2004h")
