@@ -15,8 +15,6 @@ import sys
 from collections.abc import Iterator
 from typing import ClassVar
 
-from clew.cli.ui.safe_stream import unguarded
-
 CONTROLLING = "/dev/tty"
 LINE_BYTES = 65_536
 PASTE, PASTE_END = b"\x1b[200~", b"\x1b[201~"  # around a pasted text, if the terminal was asked for it
@@ -31,6 +29,8 @@ def pasting_in_marks() -> Iterator[None]:
     if os.environ.get("TERM", "dumb") == "dumb":
         yield
         return
+    from clew.cli.ui.safe_stream import unguarded
+
     stream = unguarded(sys.stdout)
     stream.write("\x1b[?2004h")
     stream.flush()
