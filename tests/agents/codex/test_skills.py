@@ -117,7 +117,7 @@ def test_a_link_names_a_linked_skill_by_its_own_folder(home: Path) -> None:
 
 
 def test_a_folder_that_is_not_utf_8_is_switched_off_by_its_name(home: Path) -> None:
-    folder = os.fsencode(home) + b"/work/.codex/skills/caf\xe9"
+    folder = os.fsencode(home / "work/.codex/skills") + b"/caf\xe9"
     os.mkdir(folder)  # noqa: PTH102
     for head, found in (("name: latin", {"name": "latin", "enabled": False}), ("", None)):
         with open(folder + b"/SKILL.md", "w") as file:  # noqa: PTH123
