@@ -197,13 +197,9 @@ class Chat:
         """Asks the thread's agent, or another one for this turn."""
         check_prompt(text)
         check_dir(thread)
-        agent = options.agent or thread.agent
-        images = await self.given_images(agent, options.images)
-        if options.expand and text.startswith(("/", "$")):  # it may run something: not if its images are refused then
-            mentioned = (await self._expanded(thread, text, options, dry_run=True, asks=True)).images
-            await self.given_images(agent, (*images, *mentioned))
-        expanded = await self._expanded(thread, text, options)
-        images = await self.given_images(agent, (*images, *expanded.images))
+        given = await self.given_images(options.agent or thread.agent, options.images)
+        expanded = await self._expanded(thread, text, replace(options, images=given))
+        images = (*given, *expanded.images)
         thread = await self._instructed(thread, options.instructions)
         request = TurnRequest(
             thread,
@@ -236,8 +232,12 @@ class Chat:
             from clew.hosts.expansion.expansion import place_of
 
             place = place_of(thread, options.agent)
+
+            async def check(mentioned: Sequence[ImageContent]) -> None:
+                await self.given_images(place.agent, (*options.images, *mentioned))
+
             expanded = await self.expansion.expand(
-                text, place, options.person, known=options.known, dry_run=dry_run, asks=asks, images=True
+                text, place, options.person, known=options.known, dry_run=dry_run, asks=asks, check_images=check
             )
         if options.attached:
             # Without `typed`, the turn is shown whole: nobody edits it, or asks it again, without what was piped in.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from clew.agents.adapter import CommandFolder
 from clew.core.expansion import command_file
@@ -47,6 +47,9 @@ NOT_YET_RUN = "[The output of this command will be here: {command}]"
 AN_IMAGE = "[This is an image, which is shown with this prompt.]"
 AN_IMAGE_LEFT_OUT = "[This is an image. It cannot be shown here.]"
 NOT_YET_READ = "[You will be asked whether this file may be read.]"
+
+
+CheckImages = Callable[[Sequence[ImageContent]], Awaitable[None]]
 
 
 class PromptPlace(Record):
@@ -88,13 +91,14 @@ class Expansion:
         known: str = "",
         dry_run: bool = False,
         asks: bool = False,
-        images: bool = False,
+        check_images: CheckImages | None = None,
     ) -> Expanded:
         """Raises UsageError for a command that Clew does not carry out, and for what may not be read or run.
 
         `person` is asked about files outside the work directory. `known` is a text that the user changed and that
         somebody else may have written: what it mentions is not expanded. `dry_run`: runs no command and asks nobody;
-        then `asks` says whether there would be a person. `images`: the prompt can have images.
+        then `asks` says whether there would be a person. `check_images` is told the images that it mentions, and may
+        refuse them. None: the prompt can have none.
         """
         called = (invocation_in(text) or dollar_invocation_in(text)) if known else None
         is_known = called is not None and text[: len(called.name) + 1] in known  # with other arguments, too
@@ -106,7 +110,9 @@ class Expansion:
         files = await self._files(mentions, place)
         for file in files:
             await self._check_access(file, place, person, dry_run=dry_run, asks=asks)
-        blocks, shown = await self._blocks(files, place, dry_run=dry_run, images=images)
+        blocks, shown = await self._blocks(files, place, dry_run=dry_run, images=check_images is not None)
+        if shown and check_images is not None:
+            await check_images(shown)
         # Nothing was run so far: a prompt that is refused has done nothing.
         written = text if prompt.command is None else await self._filled(prompt.command, prompt, place, dry_run=dry_run)
         whole = written + blocks
