@@ -119,7 +119,23 @@ class StreamReader(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether the turn's last line has arrived, so that stdin may be closed."""
+        """Whether the turn's result has arrived, so that stdin may be closed."""
+        ...
+
+    @property
+    def heard(self) -> bool:
+        """Whether the agent has said that it works on the prompt. False for an agent that never says so."""
+        ...
+
+    @property
+    def can_stay(self) -> bool:
+        """Whether, as far as is known, the process can answer another prompt after this turn: the agent is one that
+        can, and nothing of the turn goes on in the background."""
+        ...
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it can stay, and waits for its next prompt: the turn's last line has arrived."""
         ...
 
     @property
@@ -236,7 +252,17 @@ class Adapter(Protocol):
         """The line that asks the agent to stop by itself and to keep what it said. None: the agent cannot be asked."""
         ...
 
-    def reader(self, launch: LaunchProfile) -> StreamReader: ...
+    def reader(self, launch: LaunchProfile, prompt_id: str = "", *, warm: bool = False) -> StreamReader:
+        """The reader of one turn. `prompt_id` is the uuid that `prompt_line` was given. `warm`: the process has run
+        before, so what it writes until it takes up this prompt does not belong to the turn."""
+        ...
+
+    def startup_files(self, launch: LaunchProfile, environ: Mapping[str, str]) -> Sequence[str] | None:
+        """What a process reads only when it starts, as texts that change when it does (reads the disk).
+
+        A process that was kept is not used again if they have changed. None: its processes are not kept.
+        """
+        return None
 
     def session_file(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
         """The session's file (reads the disk), or None when there is none or the id cannot be one."""

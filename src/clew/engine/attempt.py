@@ -4,6 +4,9 @@ Two tasks run side by side. One reads lines and turns them into events. The othe
 time limit and for an agent that has written nothing for too long. The attempt ends when either task does. An agent that
 must stop is first asked to interrupt itself, which keeps what it said; then its process and everything that it started
 are ended. Both time limits pause while a person is asked.
+
+A process that can answer another prompt may stay (`engine/warm`): then the attempt ends with the turn's last line. A
+process that ran before must take the prompt up within seconds. If it does not, it is lost: another one is started.
 """
 
 from __future__ import annotations
@@ -55,6 +58,8 @@ class AttemptEnd(Record):
     tool_ran: bool
     retried_error: str | None = None  # the error that the agent last retried, if it has sent nothing since
     skipped: str | None = None  # describes an output line that was too long to read
+    stays: bool = False  # the process still runs, and waits for another prompt
+    lost: str | None = None  # why a process that ran before gave no answer; the turn can be asked again
 
 
 def not_resumed(error: AgentFailed) -> AttemptEnd:
@@ -110,7 +115,12 @@ class LiveAttempt:
         observer: AttemptObserver,
         questions: AgentQuestions,
         stop: StopConditions,
+        prompt_id: str = "",
+        *,
+        warm: bool = False,
+        may_stay: bool = False,
     ) -> None:
+        """`warm`: the process ran before. `may_stay`: it need not end with the turn."""
         self.adapter = adapter
         self.abilities = abilities
         self.settings = settings
@@ -118,17 +128,21 @@ class LiveAttempt:
         self.observer = observer
         self.questions = questions
         self.stop = stop
-        self.reader = adapter.reader(launch)
+        self.warm = warm
+        self.may_stay = may_stay
+        self.reader = adapter.reader(launch, prompt_id, warm=warm)
         self.stopped: StopReason | None = None
         self._open_questions = 0  # questions that a person has not answered yet
         self._asking: dict[str, asyncio.Task[None]] = {}  # by question id
-        self._last_output_at = 0.0
+        self._began_at = self._last_output_at = 0.0
         self._retried_error: str | None = None
         self._skipped: str | None = None
-        self._finished = False  # the result was read and stdin closed; the agent may still write, or hang
+        self._finished = False  # the result was read; the agent may still write, or hang
+        self._is_unresponsive = False  # a process that ran before has not taken the prompt up
 
     async def carry_out(self, prompt_line: bytes, *, resumed: bool) -> AttemptEnd:
-        self._last_output_at = self._now()
+        self._began_at = self._last_output_at = self._now()
+        stays = False
         sending = asyncio.create_task(self._send_prompt(prompt_line))
         reading = asyncio.create_task(self._read())
         watching = asyncio.create_task(self._watch())
@@ -138,20 +152,30 @@ class LiveAttempt:
                 await self._stop(watching.result(), reading)
             if reading.done():
                 await reading
-            exit_status = await self._exit()
+            stays = self._stays()
+            if not stays:
+                self.process.close_stdin()  # an agent that could have stayed still waits
+            exit_status = None if stays else await self._exit()
         finally:
             try:
                 await self._cancel_all(sending, reading, watching, *self._asking.values())
+            except BaseException:
+                stays = False
+                raise
             finally:
-                await self.process.end(grace_s=self.settings.grace_s)
-        passed("process_ended")
+                if not stays:
+                    await self.process.end(grace_s=0 if self._is_unresponsive else self.settings.grace_s)
+        if not stays:
+            passed("process_ended")
         stderr = self.process.stderr_tail
         result = self.reader.result(resumed=resumed, exit_status=exit_status, stderr=stderr)
         if not result.diagnosis.answered:  # the message becomes the run's error, which is stored and shown
             diagnosis = replace(result.diagnosis, message=self.process.without_secrets(result.diagnosis.message))
             result = replace(result, diagnosis=diagnosis)
+        lost = self._why_lost(exit_status)
+        outcome = classify(result.diagnosis, stopped=self.stopped, exit_status=exit_status)
         return AttemptEnd(
-            outcome=classify(result.diagnosis, stopped=self.stopped, exit_status=exit_status),
+            outcome=outcome if lost is None else Outcome.KILLED,
             result=result,
             stopped=self.stopped,
             exit_status=exit_status,
@@ -159,7 +183,22 @@ class LiveAttempt:
             tool_ran=self.reader.tool_ran,
             retried_error=self._retried_error and self.process.without_secrets(self._retried_error),
             skipped=self._skipped,
+            stays=stays,
+            lost=lost,
         )
+
+    def _stays(self) -> bool:
+        """Whether the process waits for another prompt. One with a tool's process left is ended, as after any turn."""
+        return self.may_stay and self.reader.is_idle and self.process.is_quiet and not self.process.has_tools_left
+
+    def _why_lost(self, exit_status: int | None) -> str | None:
+        """Why a process that ran before gave no answer, if the turn can be asked again: no tool has run, and nobody
+        stopped it."""
+        if not self.warm or self.reader.finished or self.reader.tool_ran or self.stopped or self.stop.is_lost:
+            return None
+        if self._is_unresponsive:
+            return "it did not take the prompt up"
+        return "it ended without an answer" + (f" (exit status {exit_status})" if exit_status else "")
 
     async def _send_prompt(self, line: bytes) -> None:
         await self.process.send(line)
@@ -182,7 +221,10 @@ class LiveAttempt:
             if self.reader.finished and not self._finished:
                 self._finished = True
                 passed("result_read")
-                self.process.close_stdin()
+                if not (self.may_stay and self.reader.can_stay):
+                    self.process.close_stdin()
+            if self._finished and self.may_stay and self.reader.is_idle:
+                return
 
     def _events(self, line: bytes | SkippedLine) -> list[Event]:
         if not isinstance(line, SkippedLine):
@@ -246,7 +288,12 @@ class LiveAttempt:
             if self._finished or self.process.exit_status is not None:
                 if now - self._last_output_at > self.settings.exit_s:
                     return None  # the agent hangs; or it has exited, and a child of it holds its output open
+                if now - self._last_output_at > self.settings.poll_s:
+                    self._let_go()
                 continue
+            if self.warm and not self.reader.heard and now - self._began_at > self.settings.warm_answer_s:
+                self._is_unresponsive = True
+                return None
             if await self.stop.is_cancelled_so_far():
                 return StopReason.CANCELLED
             if self.stop.is_timed_out:
@@ -262,6 +309,7 @@ class LiveAttempt:
         )
 
     async def _stop(self, cause: StopReason | None, reading: asyncio.Task[None]) -> None:
+        self._let_go()
         if cause is not None and not self.reader.finished:
             self.stopped = cause
             interrupt = self.adapter.interrupt_line()
@@ -275,8 +323,15 @@ class LiveAttempt:
                 )
                 killed.cancel()
         if not reading.done():
-            await self.process.end(grace_s=0 if self.stop.at_once.is_set() else self.settings.grace_s)
+            at_once = self.stop.at_once.is_set() or self._is_unresponsive
+            await self.process.end(grace_s=0 if at_once else self.settings.grace_s)
             await asyncio.wait({reading}, timeout=self.settings.grace_s)
+
+    def _let_go(self) -> None:
+        """The process does not stay. After its result, the end of its input lets it exit."""
+        self.may_stay = False
+        if self._finished:
+            self.process.close_stdin()
 
     async def _exit(self) -> int | None:
         """The agent's own exit status; None: it did not exit after its output was read."""

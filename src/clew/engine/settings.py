@@ -43,6 +43,7 @@ class EngineSettings(Record):
     interrupt_s: float = 3.0  # how long an agent may take to stop by itself before it is ended
     grace_s: float = 2.0  # the time between SIGTERM and SIGKILL
     exit_s: float = 10.0  # how long an agent may take to exit after its result
+    warm_answer_s: float = 5.0  # how long an agent that was kept may take to begin with its next prompt
     hidden: tuple[str, ...] = ()  # Clew's own files, as absolute paths: no agent's tools should read them
     rules: bool = True  # whether agents are shown the project's rules where the project is not trusted
     rules_dir: str = ""  # where copies of rules are given to agents, as an absolute path; "": nowhere

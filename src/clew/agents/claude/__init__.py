@@ -82,10 +82,15 @@ class Claude(Adapter):
     def interrupt_line(self) -> bytes | None:
         return command.interrupt_line()
 
-    def reader(self, launch: LaunchProfile) -> StreamReader:
+    def reader(self, launch: LaunchProfile, prompt_id: str = "", *, warm: bool = False) -> StreamReader:
         from clew.agents.claude.stream import ClaudeReader
 
-        return ClaudeReader()
+        return ClaudeReader(prompt_id, warm=warm)
+
+    def startup_files(self, launch: LaunchProfile, environ: Mapping[str, str]) -> Sequence[str] | None:
+        from clew.agents.claude import startup_files
+
+        return startup_files.startup_files(launch, environ)
 
     def session_file(self, config_dir: str, work_dir: str, session_id: str) -> Path | None:
         return location.session_file(config_dir, work_dir, session_id)

@@ -2,6 +2,10 @@
 
 Every line is decoded at most twice: first only its type, which tells whether the rest is needed (a tool's output can be
 megabytes); then all of it. Unknown types give no event: the CLI adds new ones in every version.
+
+A process that stays answers one prompt after another. Its `command_lifecycle` lines name the prompt that it works on,
+by our uuid: `queued` and `started` before its first line, `completed` as the last line after its result. A background
+task makes the CLI start turns by itself, long after that, so such a process does not stay.
 """
 
 from __future__ import annotations
@@ -43,6 +47,14 @@ QUESTION_TOOL = "AskUserQuestion"
 
 _IMAGE_REMOVED = "an image in the conversation could not be processed and was removed"
 
+# Tools that have ended when they return, unless they are asked to run in the background. Others may wake the CLI later.
+_SYNCHRONOUS = frozenset(
+    {
+        *("Bash", "Read", "Write", "Edit", "MultiEdit", "NotebookEdit", "NotebookRead", "Glob", "Grep", "LS"),
+        *("Task", "Agent", "WebFetch", "WebSearch", "TodoWrite", QUESTION_TOOL, "ExitPlanMode", "Skill", "ToolSearch"),
+    }
+)
+
 _RESULT = re.compile(rb'\A\s*\{\s*"type"\s*:\s*"result"')
 
 
@@ -66,10 +78,15 @@ def _decode(line: bytes) -> dict[str, Any] | None:
 
 
 class ClaudeReader:
-    """Reads the output of one process."""
+    """Reads the output of one turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, prompt_id: str = "", *, warm: bool = False) -> None:
+        self._prompt_id = prompt_id
+        self._is_deaf = warm  # until the CLI takes our prompt up: what comes before is not of this turn
+        self.heard = False
         self.finished = False
+        self._completed = False  # the turn's last line has arrived
+        self._lingers = False  # something may go on in the background
         self._open_tools: dict[str, str] = {}  # names by id
         self._ran = False
         self._results: list[dict[str, Any]] = []  # more than one when a background task ends after the answer
@@ -80,20 +97,33 @@ class ClaudeReader:
         self._usage: dict[str, Usage] = {}  # by message id: one message arrives in several lines
 
     @property
+    def can_stay(self) -> bool:
+        return self.heard and not self._lingers and not any(each.get("is_error") for each in self._results)
+
+    @property
+    def is_idle(self) -> bool:
+        return self.can_stay and self._completed and bool(self._results)
+
+    @property
     def tool_ran(self) -> bool:
         """A tool without a result may still be running."""
         return self._ran or bool(self._open_tools)
 
     def feed(self, line: bytes) -> list[Event]:
         value = _decode(line)
-        if value is None:
+        if value is None or (self._is_deaf and not self._is_of_prompt(value)):
             return []
         try:
             return _READERS[value["type"]](self, value)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return []  # a known type with the fields of a later version
 
+    def _is_of_prompt(self, value: Mapping[str, Any]) -> bool:
+        return value["type"] == "command_lifecycle" and value.get("command_uuid") == self._prompt_id
+
     def skip(self, head: bytes) -> None:
+        if self._is_deaf:
+            return
         if _RESULT.search(head):
             self.finished = True
 
@@ -121,6 +151,12 @@ class ClaudeReader:
             return NO_USAGE
         return Usage(**{name: max(0, getattr(streamed, name) - getattr(counted, name)) for name in fields_of(Usage)})
 
+    def _lifecycle(self, value: dict[str, Any]) -> list[Event]:
+        if self._prompt_id and self._is_of_prompt(value):
+            self.heard, self._is_deaf = True, False
+            self._completed = value["state"] == "completed"
+        return []
+
     def _system(self, value: dict[str, Any]) -> list[Event]:
         match value.get("subtype"):
             case "init":
@@ -130,6 +166,10 @@ class ClaudeReader:
                 return [AgentRetried(int(value.get("attempt") or 0), delay_s, str(value.get("error") or "error"))]
             case "compact_boundary":
                 return [Compacted()]
+            case "task_started":
+                self._lingers |= value.get("is_backgrounded") is not False
+            case "background_tasks_changed":
+                self._lingers = True
         return []
 
     def _stream_event(self, value: dict[str, Any]) -> list[Event]:
@@ -176,6 +216,7 @@ class ClaudeReader:
             elif block.get("type") == "tool_use":
                 tool_id, name = str(block["id"]), str(block["name"])
                 self._open_tools[tool_id] = name
+                self._lingers |= _may_linger(name, block.get("input"))
                 events.append(ToolStarted(tool_id, name, block.get("input") or {}))
         return events
 
@@ -230,6 +271,7 @@ class ClaudeReader:
 
 
 _READERS = {
+    "command_lifecycle": ClaudeReader._lifecycle,
     "system": ClaudeReader._system,
     "stream_event": ClaudeReader._stream_event,
     "assistant": ClaudeReader._assistant,
@@ -239,6 +281,11 @@ _READERS = {
     "rate_limit_event": ClaudeReader._rate_limit,
     "result": ClaudeReader._read_result,
 }
+
+
+def _may_linger(tool: str, tool_input: object) -> bool:
+    in_background = isinstance(tool_input, Mapping) and tool_input.get("run_in_background")
+    return bool(in_background) or not (tool in _SYNCHRONOUS or tool.startswith("mcp__"))
 
 
 def _own_cost(results: list[dict[str, Any]]) -> float | None:

@@ -87,7 +87,7 @@ class Codex(Adapter):
     def interrupt_line(self) -> bytes | None:
         return None  # its stdin is already closed
 
-    def reader(self, launch: LaunchProfile) -> StreamReader:
+    def reader(self, launch: LaunchProfile, prompt_id: str = "", *, warm: bool = False) -> StreamReader:
         from clew.agents.codex.stream import CodexReader
 
         return CodexReader(launch)

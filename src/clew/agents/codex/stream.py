@@ -27,6 +27,8 @@ _DECLINED = "declined"
 class CodexReader:
     """Reads the output of one process."""
 
+    heard = can_stay = is_idle = False  # a process answers one prompt and exits
+
     def __init__(self, launch: LaunchProfile) -> None:
         self.finished = False
         self._launch = launch

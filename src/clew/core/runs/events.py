@@ -46,6 +46,7 @@ class AttemptStarted(Event, kind="attempt_started", urgent=True):
     reason: str | None  # why it is fresh; of one that resumes: why the session was rewound or copied
     omitted_turns: int = 0  # left out of a transcript that was too long
     rewound_to: int | None = None  # the number of the last turn that the rewound session holds; None: it holds all
+    warm: bool = False  # the agent's process was kept after an earlier turn, or started ahead of this one
 
 
 class SessionStarted(Event, kind="session_started"):

@@ -148,6 +148,7 @@ class Attempt(Record):
     session_id: SessionId
     user_uuid: str  # new for every attempt: the agent ignores a line whose uuid it has seen
     resumed: bool
+    mark: str | None = None  # which its processes carry; None: its id. A process that was kept has an earlier mark
     pid: int | None = None
     pid_started: float | None = None
     outcome: str | None = None

@@ -119,6 +119,15 @@ def _secrets(name: str, value: str, is_place: Callable[[str], bool]) -> Iterator
     yield value
 
 
+def names_secret(name: str, value: str, is_place: Callable[[str], bool]) -> bool:
+    """Whether the variable holds a credential, by its name, however short the value is; or an address with a
+    password."""
+    if _ADDRESS.search(value):
+        return True
+    is_named = _SECRET_NAME.search(name) is not None and _OF_A_PLACE.search(name) is None
+    return is_named and bool(value.strip()) and not (value[0] in "/~." and is_place(value))
+
+
 def _is_plain(value: str) -> bool:
     letters = re.sub(r"[-_.:\s]", "", value)
     return len(value) < (MIN_PLAIN_CHARS if letters.isalpha() or letters.isdigit() else MIN_VALUE_CHARS)

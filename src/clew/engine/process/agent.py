@@ -1,4 +1,8 @@
-"""One agent process: spawned in its own process group, written to, read to the end, and ended with all its children."""
+"""One agent process: spawned in its own process group, written to, read, and ended with all its children.
+
+Some agents answer one prompt after another in one process. Such a process may be kept between two turns
+(`engine/warm`): what it has written is read to the end of its turn, and what it writes later is left unread.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 
-from clew.engine.process.family import MARK, end_family, started_at
+from clew.engine.process.family import MARK, descendants, end_family, is_stopped, rss_bytes, started_at
 from clew.engine.process.framing import LineFramer, SkippedLine
 from clew.engine.process.launching import Launched, launch
 from clew.errors import AgentFailed, AgentMissing, UsageError
@@ -25,8 +29,10 @@ class AgentProcess:
 
     def __init__(self, launched: Launched, mark: str, environ: Mapping[str, str]) -> None:
         self._launched = launched
-        self._mark = mark
+        self.mark = mark  # the id of the attempt that spawned it: all processes of its family carry it
         self._environ = environ
+        self._framer = LineFramer()
+        self._unread: deque[bytes | SkippedLine] = deque()
         self._stderr: deque[bytes] = deque()
         self._stderr_bytes = 0
         self._stderr_is_cut = False
@@ -67,12 +73,18 @@ class AgentProcess:
         self._launched.stdin.close()
 
     async def lines(self) -> AsyncIterator[bytes | SkippedLine]:
-        """Every line of stdout, including an unfinished last one. A line that is too long is skipped."""
-        framer = LineFramer()
-        while chunk := await self._launched.stdout.read(CHUNK):
-            for line in framer.feed(chunk):
-                yield line
-        if rest := framer.rest():
+        """Every line of stdout, including an unfinished last one. A line that is too long is skipped.
+
+        A reader may leave before the end: the next one continues with the next line.
+        """
+        while True:
+            while self._unread:
+                yield self._unread.popleft()
+            chunk = await self._launched.stdout.read(CHUNK)
+            if not chunk:
+                break
+            self._unread.extend(self._framer.feed(chunk))
+        if rest := self._framer.rest():
             yield rest
 
     async def wait(self) -> int:
@@ -99,12 +111,55 @@ class AgentProcess:
         values = secret_values(self._environ.items(), os.path.lexists)
         return blank(text, find_secrets(text, values))[0]
 
+    # Between two turns
+
+    def begin_turn(self) -> None:
+        """Forgets the stderr of earlier turns."""
+        self._stderr.clear()
+        self._stderr_bytes, self._stderr_is_cut = 0, False
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the process runs, and has written nothing that was not read. A suspended process does not run."""
+        return (
+            self.exit_status is None
+            and not self._unread
+            and self._framer.is_empty
+            and not is_stopped(self.pid, self.started)
+        )
+
+    async def stirs(self) -> None:
+        """Waits until the process writes something or closes its output, which it must not do between two turns."""
+        while not self._unread:
+            chunk = await self._launched.stdout.read(CHUNK)
+            self._unread.append(chunk)
+
+    @property
+    def has_tools_left(self) -> bool:
+        """Whether a process that a tool has started still runs. An agent's tools run in sessions of their own; its own
+        helpers, for example MCP servers, run in the agent's."""
+        return any(each.session != self.pid for each in descendants(self._launched.top) if each.pid != self.pid)
+
+    @property
+    def rss_bytes(self) -> int:
+        """The memory that the agent and its helpers hold now."""
+        return sum(rss_bytes(each.pid) for each in descendants(self._launched.top))
+
+    async def retire(self, *, grace_s: float) -> None:
+        """Ends a process that waits for a prompt: it exits by itself when its input ends, or it is ended."""
+        self.close_stdin()
+        if not is_stopped(self.pid, self.started):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await self._launched.wait()
+        await self.end(grace_s=0)
+
     async def end(self, *, grace_s: float) -> None:
         """Ends the process and everything that it started, including orphans. It may be called again."""
         try:
             root = self.pid if self.exit_status is None else None
             if not self._launched.is_alone:
-                await end_family(self._mark, root, self._since, grace_s=grace_s)
+                await end_family(self.mark, root, self._since, grace_s=grace_s)
             await self._launched.gone()
         finally:
             self._stderr_task.cancel()

@@ -32,6 +32,7 @@ class Process(Record):
     started: float  # in units of this machine: only comparisons make sense
     state: str  # "Z": it has ended and waits to be reaped
     name: str = ""
+    session: int = 0  # the process session: Ctrl-C and hang-ups reach one session; 0: not known
 
 
 def started_at(pid: int) -> float | None:
@@ -43,6 +44,33 @@ def started_at(pid: int) -> float | None:
 def is_alive(pid: int, started: float | None) -> bool:
     now = started_at(pid)
     return now is not None and (started is None or now == started)
+
+
+def is_stopped(pid: int, started: float | None) -> bool:
+    """Whether the process does not run: it is suspended, has ended, or another one has its pid now."""
+    process = _read(pid)
+    return process is None or process.state in "TtZX" or (started is not None and process.started != started)
+
+
+def descendants(top: int) -> list[Process]:
+    """The live processes below `top`, without itself."""
+    found: list[Process] = []
+    above = [top]
+    while above:
+        below = [process for pid in _children(above.pop()) if (process := _read(pid)) is not None]
+        found += [process for process in below if process.state != "Z"]
+        above += [process.pid for process in below]
+    return found
+
+
+def rss_bytes(pid: int) -> int:
+    """The memory that the process holds, including what it shares with others; 0: there is no such process."""
+    if not _HAS_PROC:
+        return _rss_elsewhere(pid)
+    try:
+        return int(_content(pid, "statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 def launcher_name(mark: str) -> str:
@@ -143,6 +171,14 @@ def _table() -> Iterator[Process]:
             yield process
 
 
+def _children(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(_PROC / str(pid) / "task")  # noqa: PTH208 - twice as fast as Path.iterdir
+        return [int(child) for thread in threads for child in _content(pid, f"task/{thread}/children").split()]
+    except (FileNotFoundError, ProcessLookupError):  # it has ended; or the kernel was built without these files
+        return [process.pid for process in _table() if process.parent == pid]
+
+
 def _read(pid: int) -> Process | None:
     if not _HAS_PROC:
         return _read_elsewhere(pid)
@@ -152,7 +188,8 @@ def _read(pid: int) -> Process | None:
         return None
     name, rest = stat[stat.index(b"(") + 1 :].rsplit(b")", 1)  # the name may contain spaces and brackets
     fields = rest.split()
-    return Process(pid, int(fields[1]), float(fields[19]), fields[0].decode(), name.decode("utf-8", "replace"))
+    text = name.decode("utf-8", "replace")
+    return Process(pid, int(fields[1]), float(fields[19]), fields[0].decode(), text, int(fields[3]))
 
 
 def _content(pid: int, name: str) -> bytes:
@@ -167,7 +204,16 @@ def _read_elsewhere(pid: int) -> Process | None:
     try:
         process = psutil.Process(pid)
         with process.oneshot():
-            state = "Z" if process.status() == psutil.STATUS_ZOMBIE else "R"
-            return Process(pid, process.ppid(), process.create_time(), state)
+            state = {psutil.STATUS_ZOMBIE: "Z", psutil.STATUS_STOPPED: "T"}.get(process.status(), "R")
+            return Process(pid, process.ppid(), process.create_time(), state, session=os.getsid(pid))
     except (psutil.Error, OSError):
         return None
+
+
+def _rss_elsewhere(pid: int) -> int:
+    import psutil
+
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except (psutil.Error, OSError):
+        return 0

@@ -35,6 +35,11 @@ class LineFramer:
             self._add(part)
         return [line for line in lines if isinstance(line, SkippedLine) or (line and not line.isspace())]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has come after the last line end."""
+        return not self._size
+
     def rest(self) -> bytes | SkippedLine:
         """The bytes after the last line end: the unfinished line of a process that was cut off."""
         rest = self._end()

@@ -107,15 +107,15 @@ SELECT cancel_requested FROM runs WHERE id = :id;
 
 -- name: insert_attempt
 -- locks: run :run_id
-INSERT INTO attempts (id, run_id, number, session_id, user_uuid, resumed, pid, pid_started, outcome, exit_status,
-    stderr_tail, started_at, ended_at)
-VALUES (:id, :run_id, :number, :session_id, :user_uuid, :resumed, :pid, :pid_started, :outcome, :exit_status,
+INSERT INTO attempts (id, run_id, number, session_id, user_uuid, resumed, mark, pid, pid_started, outcome,
+    exit_status, stderr_tail, started_at, ended_at)
+VALUES (:id, :run_id, :number, :session_id, :user_uuid, :resumed, :mark, :pid, :pid_started, :outcome, :exit_status,
     :stderr_tail, :started_at, :ended_at);
 
 -- name: write_attempt
 -- locks: attempt :id
-UPDATE attempts SET number = :number, session_id = :session_id, user_uuid = :user_uuid, resumed = :resumed, pid = :pid,
-    pid_started = :pid_started, outcome = :outcome, exit_status = :exit_status, stderr_tail = :stderr_tail,
+UPDATE attempts SET number = :number, session_id = :session_id, user_uuid = :user_uuid, resumed = :resumed,
+    mark = :mark, pid = :pid, pid_started = :pid_started, outcome = :outcome, exit_status = :exit_status, stderr_tail = :stderr_tail,
     started_at = :started_at, ended_at = :ended_at
 WHERE id = :id;
 

@@ -44,7 +44,7 @@ NESTED = {name: [column for column, kept in table.json.items() if kept.is_nested
 
 OWNER_COLUMNS = ("owner_host", "owner_pid", "owner_started")
 DIRECTORY_COLUMNS = ("cwd", "work_dir", "top")
-PROCESS_COLUMNS = ("pid", "pid_started")  # of an attempt's process on this machine
+PROCESS_COLUMNS = ("mark", "pid", "pid_started")  # of an attempt's process on this machine
 RULE_COLUMNS = ("tool_rules", "tool_rule")  # what a person has allowed, or may allow, on this machine
 SHOWN_COLUMNS = ("typed",)  # what is shown in place of the text: who sends a thread must not choose it
 _SESSION_FILE_COLUMNS = ("mark_size_bytes", "mark_last_entry", "mark_digest", "mark_stamp")

@@ -1,0 +1,1 @@
+"""Agents that are kept between two turns of a thread, so that the next turn need not start one."""

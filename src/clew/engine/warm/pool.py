@@ -1,0 +1,229 @@
+"""The pool: keeps an agent's process after a turn, and gives it to the next turn of its thread.
+
+Rules
+1. A process is given only to a turn whose `WarmSession` equals its own, and only once. Any other turn of that thread
+   ends it: its session is about to change, and the process would not notice.
+2. A process that writes something or exits although nothing was asked of it is ended, and so is one that was not used
+   for `idle_s`.
+3. The pool holds at most `max` processes, and at most `memory_bytes` of memory, as measured. The least recently used
+   goes first.
+4. A process of the pool has a lease on its mark, which tells a later Clew to end it if the pool's owner has died. As a
+   rule it has exited by itself by then, because its input ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from os import urandom
+
+from clew.core.record import Record
+from clew.core.runs.run import Owner
+from clew.engine.faults import passed
+from clew.engine.process.agent import AgentProcess
+from clew.engine.warm.session import KEY_BYTES, WarmSession
+
+
+class WarmLimits(Record):
+    idle_s: float = 600.0  # a process that was not used for this long is ended
+    max: int = 2  # processes that are kept at once
+    memory_bytes: int = 2 << 30  # that they may hold together
+    measure_s: float = 30.0  # how often that is measured
+    grace_s: float = 2.0  # how long a process may take to exit before it is killed
+
+
+class KeptAgent(Record):
+    """A process of the pool, as `clew status` shows it."""
+
+    thread_id: str
+    pid: int
+    rss_bytes: int
+
+
+class WarmAgents(ABC):
+    """Where agents are kept: in this process, in the daemon, or nowhere."""
+
+    @property
+    @abstractmethod
+    def owner(self) -> Owner:
+        """The process that keeps them."""
+
+    @abstractmethod
+    async def key(self) -> bytes | None:
+        """The key for `launch_digest`. None: no agent is kept now."""
+
+    @abstractmethod
+    async def holds(self, thread_id: str) -> bool:
+        """Whether an agent of the thread is kept, so that the next turn may not have to start one."""
+
+    @abstractmethod
+    async def take(self, wanted: WarmSession) -> AgentProcess | None:
+        """The process that was kept for exactly this. Others of the thread are ended before this returns."""
+
+    @abstractmethod
+    async def keep(self, process: AgentProcess, session: WarmSession) -> None:
+        """Takes a process over that waits for a prompt. It may be ended at once."""
+
+    @abstractmethod
+    async def discard(self, thread_id: str) -> None:
+        """Ends the thread's processes."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Ends the processes that are kept in this process of Clew."""
+
+
+class NoWarmAgents(WarmAgents):
+    """No agent is kept."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+
+    @property
+    def owner(self) -> Owner:
+        return self._owner
+
+    async def key(self) -> bytes | None:
+        return None
+
+    async def holds(self, thread_id: str) -> bool:
+        return False
+
+    async def take(self, wanted: WarmSession) -> AgentProcess | None:
+        return None
+
+    async def keep(self, process: AgentProcess, session: WarmSession) -> None:
+        await process.end(grace_s=0)
+
+    async def discard(self, thread_id: str) -> None:
+        pass
+
+    async def close(self) -> None:
+        pass
+
+
+class WarmPool(WarmAgents):
+    """Agents that are kept in this process."""
+
+    def __init__(self, owner: Owner, limits: WarmLimits, ended: Callable[[str], object] = lambda mark: None) -> None:
+        """`ended` is called with the mark of a process that the pool has ended."""
+        self._owner = owner
+        self._limits = limits
+        self._ended = ended
+        self._key = urandom(KEY_BYTES)
+        self._kept: dict[str, _Kept] = {}  # by session id; the least recently used first
+        self._ending: set[asyncio.Task[None]] = set()
+        self._measuring: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def owner(self) -> Owner:
+        return self._owner
+
+    async def key(self) -> bytes | None:
+        return None if self._is_closed else self._key
+
+    async def holds(self, thread_id: str) -> bool:
+        return any(kept.session.thread_id == thread_id for kept in self._kept.values())
+
+    def kept(self) -> list[KeptAgent]:
+        return [
+            KeptAgent(kept.session.thread_id, kept.process.pid, kept.process.rss_bytes) for kept in self._kept.values()
+        ]
+
+    async def take(self, wanted: WarmSession) -> AgentProcess | None:
+        kept = self._kept.get(wanted.session_id)
+        if kept is None or kept.session != wanted:
+            await self.discard(wanted.thread_id)
+            return None
+        del self._kept[wanted.session_id]
+        process = await kept.let_go()
+        await self.discard(wanted.thread_id)
+        if process.is_quiet:
+            return process
+        await self._end(kept)
+        return None
+
+    async def keep(self, process: AgentProcess, session: WarmSession) -> None:
+        await self.discard(session.thread_id)
+        kept = _Kept(process, session)
+        if self._is_closed or not process.is_quiet:
+            await self._end(kept)
+            return
+        self._kept[session.session_id] = kept
+        kept.watch = asyncio.create_task(self._watch(kept))
+        while len(self._kept) > self._limits.max:
+            self._drop(next(iter(self._kept.values())))
+        self.free_memory()
+        if self._measuring is None:
+            self._measuring = asyncio.create_task(self._measure())
+
+    async def discard(self, thread_id: str) -> None:
+        found = [kept for kept in self._kept.values() if kept.session.thread_id == thread_id]
+        for kept in found:
+            self._drop(kept)
+        if found:
+            await asyncio.wait(set(self._ending))
+
+    def free_memory(self) -> None:
+        """Ends the least recently used processes until the others hold no more memory than they may."""
+        held = {session_id: kept.process.rss_bytes for session_id, kept in self._kept.items()}
+        for session_id, size_bytes in list(held.items()):
+            if sum(held.values()) <= self._limits.memory_bytes:
+                return
+            self._drop(self._kept[session_id])
+            held[session_id] -= size_bytes
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._measuring is not None:
+            self._measuring.cancel()
+        for kept in list(self._kept.values()):
+            self._drop(kept)
+        while self._ending:
+            await asyncio.wait(set(self._ending))
+
+    async def _watch(self, kept: _Kept) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._limits.idle_s):
+                await kept.process.stirs()
+        kept.watch = None
+        self._drop(kept)
+
+    async def _measure(self) -> None:
+        while self._kept:
+            await asyncio.sleep(self._limits.measure_s)
+            self.free_memory()
+        self._measuring = None
+
+    def _drop(self, kept: _Kept) -> None:
+        """Removes the process from the pool, and ends it in the background."""
+        self._kept.pop(kept.session.session_id, None)
+        task = asyncio.create_task(self._end(kept))
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _end(self, kept: _Kept) -> None:
+        process = await kept.let_go()
+        await process.retire(grace_s=self._limits.grace_s)
+        passed("agent_retired")
+        self._ended(process.mark)
+
+
+class _Kept:
+    """A process of the pool."""
+
+    def __init__(self, process: AgentProcess, session: WarmSession) -> None:
+        self.process = process
+        self.session = session
+        self.watch: asyncio.Task[None] | None = None
+
+    async def let_go(self) -> AgentProcess:
+        """Stops watching the process."""
+        watch, self.watch = self.watch, None
+        if watch is not None:
+            watch.cancel()
+            await asyncio.wait({watch})
+        return self.process
