@@ -508,9 +508,13 @@ async def open(
     work_dir: str | Path | None = None,
     adapters: Iterable[Adapter] = (),
     recover: bool = True,
+    keep_agents: bool = True,
     **flags: Any,
 ) -> AsyncIterator[Client]:
     """Opens the store, and ends the runs that a crashed process left behind, unless `recover` is False.
+
+    `keep_agents`: an agent's process stays for a while after its turn, so that the next turn of its thread begins at
+    once. The settings `warm.*` limit this, and the client ends these processes when it is closed.
 
     `home` is the folder of the store (default: CLEW_HOME, or the platform's); `environ` is the environment for settings
     and agents (default: that of this process); `adapters` are your own agents, in addition to those that Clew knows;
@@ -519,7 +523,7 @@ async def open(
     environ = dict(os.environ if environ is None else environ)
     settings = config.load(environ, Path(work_dir) if work_dir is not None else None, flags)
     folder = Path(home).expanduser().absolute() if home is not None else config.home(environ)
-    engine = open_engine(settings, environ, folder, adapters)
+    engine = open_engine(settings, environ, folder, adapters, keep_agents=keep_agents)
     try:
         client = Client(engine, settings, folder, await engine.recover() if recover else [], environ)
         try:

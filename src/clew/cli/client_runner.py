@@ -28,11 +28,13 @@ def with_client(
     work_dir: str | None = None,
     quiet: bool = False,
     reads: bool = False,
+    keep_agents: bool = False,
     **flags: Any,
 ) -> T:
     """Runs `work` with an open client. `flags` are settings that were given on the command line.
 
     `reads`: the command changes nothing, so opening the store does not recover what a crash left either.
+    `keep_agents`: it may ask several times in a thread, so agents stay after their turn.
     """
     load_asyncio_quickly()
     import asyncio
@@ -41,7 +43,7 @@ def with_client(
 
     async def inside() -> T:
         where = Path(work_dir) if work_dir is not None else current_directory()
-        async with api.open(work_dir=where, recover=not reads, **flags) as client:
+        async with api.open(work_dir=where, recover=not reads, keep_agents=keep_agents, **flags) as client:
             gc.freeze()
             gc.enable()
             if client.settings.of("plain"):

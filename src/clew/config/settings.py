@@ -84,6 +84,9 @@ class Settings(dict[str, Value]):
 
 MAX_ROUNDS = 10_000  # of a pair
 _UNITS = {"s": 1.0, "m": 60.0, "h": HOUR_S, "d": DAY_S, "w": 7 * DAY_S}
+GIB = 1 << 30
+_SIZES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": GIB}
+_SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?|\d{1,15})\s*((?:[kmg]i?)?b|)", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
 
 
@@ -157,6 +160,29 @@ def up_to_a_thousand(value: Any) -> int | None:
     if isinstance(value, bool) or not re.fullmatch(r"\d{1,4}", str(value).strip()) or int(value) > 1000:
         raise ValueError("is not a whole number up to 1000, 0 for none of it")
     return int(value)
+
+
+def up_to_a_hundred(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"\d{1,3}", str(value).strip()) or int(value) > 100:
+        raise ValueError("is not a whole number up to 100")
+    return int(value)
+
+
+class Size(int):
+    """A number of bytes. As text it is written as users write it: 2GiB, 500MB, 1000B."""
+
+    def __str__(self) -> str:
+        units = ((factor, unit) for unit, factor in _SIZES.items() if unit.endswith("b") and not self % factor)
+        factor, unit = max(units)
+        return f"{int(self) // factor}{unit.upper().replace('I', 'i')}"
+
+
+def size(value: Any) -> Size:
+    """From 2147483648, "500MB" or "2GiB"."""
+    found = None if isinstance(value, bool) else _SIZE.fullmatch(str(value).strip())
+    if found is None:
+        raise ValueError("is not a size: write 500MB, 2GiB, or a number of bytes")
+    return Size(float(found[1]) * _SIZES[found[2].lower()])
 
 
 def word(value: Any) -> str | None:
@@ -247,6 +273,12 @@ TABLE: tuple[Setting, ...] = (
     Setting("store", word, None, "the database, postgresql://…; none: a file in CLEW_HOME", secret=True),
     Setting("plain", boolean, False, "print answers on a terminal without rendering their Markdown"),
     Setting("max_agents", at_least_one, 4, "agents running at once on this machine (about 300 MB each)"),
+    Setting("warm.idle", span, 600.0, "an agent that is kept after its turn ends when it was not used for this time"),
+    Setting("warm.max", up_to_a_hundred, 2, "agents that a process of Clew keeps at once (about 300 MB each); 0: none"),
+    Setting(
+        "warm.memory", size, Size(2 * GIB), "the memory that they may hold together; the least recently used ends first"
+    ),
+    Setting("warm.keys", boolean, False, "keep also those that were started with a credential in their environment"),
     Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),
     Setting("agents.claude.path", word, None, "the Claude CLI; none: found by Clew", old_variable="CLEW_CLAUDE_PATH"),
     Setting(

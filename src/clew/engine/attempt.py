@@ -130,7 +130,7 @@ class LiveAttempt:
         self.stop = stop
         self.warm = warm
         self.may_stay = may_stay
-        self.reader = adapter.reader(launch, prompt_id, warm=warm)
+        self.reader = adapter.reader(launch, prompt_id, warm=warm) if warm or may_stay else adapter.reader(launch)
         self.stopped: StopReason | None = None
         self._open_questions = 0  # questions that a person has not answered yet
         self._asking: dict[str, asyncio.Task[None]] = {}  # by question id

@@ -34,8 +34,9 @@ from clew.engine.request import (
     request_of,
 )
 from clew.engine.settings import AgentSettings, EngineSettings, RuntimeContext
-from clew.engine.storage.async_store import AsyncStore
+from clew.engine.storage.async_store import IDEMPOTENT, AsyncStore
 from clew.engine.turn import LiveTurn
+from clew.engine.warm.pool import NoWarmAgents, WarmAgents
 from clew.errors import AgentMissing, Busy, ClewError, StoreError, UsageError
 from clew.store.records import StoredEvent
 from clew.store.store import Store
@@ -58,15 +59,24 @@ class Engine:
     """Open one per process, and close it. Runs that a crash leaves are ended by `recover`, in any later engine."""
 
     def __init__(
-        self, store: Store, adapters: Mapping[str, Adapter], settings: EngineSettings, context: RuntimeContext
+        self,
+        store: Store,
+        adapters: Mapping[str, Adapter],
+        settings: EngineSettings,
+        context: RuntimeContext,
+        warm: WarmAgents | None = None,
     ) -> None:
+        """`warm`: where agents are kept between two turns of a thread; None: they end with the turn."""
         self.store = AsyncStore(store)
         self.settings = settings
         self.context = context
+        self.warm = warm if warm is not None else NoWarmAgents(context.owner)
+        self.warm.when_ended(self._kept_agent_ended)
         self._adapters = adapters
         self._live: dict[str, LiveTurn] = {}
         self._background: set[asyncio.Task[object]] = set()
         self._recovering: set[asyncio.Task[None]] = set()
+        self._releasing: set[asyncio.Task[None]] = set()
 
     @cached_property
     def images(self) -> ImageFolder:
@@ -117,7 +127,8 @@ class Engine:
         if request.images:
             check_images(request.agent, await self.abilities(request.agent, binary))
             await asyncio.to_thread(self.images.files, request.images)
-        launching.prepare()
+        if not await self.warm.holds(request.thread.id):
+            launching.prepare()
         token = self.context.new_id()
         configured = self.agent_settings(request.agent).model
         model = named_model(request, configured)
@@ -165,6 +176,7 @@ class Engine:
             self.settings,
             self.context,
             self.adapter_of,
+            self.warm,
             earlier,
         )
         self._live[run.id] = turn
@@ -342,6 +354,17 @@ class Engine:
                     return
             wait_s = min(2 * wait_s, MAX_RECOVERY_PAUSE_S)
 
+    # Agents that are kept between two turns
+
+    def _kept_agent_ended(self, mark: str) -> None:
+        task = asyncio.create_task(self._release_kept(mark))
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
+
+    async def _release_kept(self, mark: str) -> None:
+        with contextlib.suppress(StoreError):  # whoever recovers next releases it
+            await self.store.atomically(lambda store: store.leases.release(leases.warm_key(mark)), IDEMPOTENT)
+
     # Sessions that were started outside Clew
 
     async def adopt(self, thread: Thread, agent: str, session_id: str, *, model: str | None = None) -> Adopted:
@@ -387,6 +410,9 @@ class Engine:
         while self._background:  # a host's task may start another run while it ends
             await asyncio.wait(set(self._background), timeout=self.settings.poll_s)
             await self._abandon_all()
+        await self.warm.close()
+        while self._releasing:
+            await asyncio.wait(set(self._releasing))
         for task in list(self._recovering):  # the next engine recovers these runs
             task.cancel()
         await asyncio.gather(*self._recovering, return_exceptions=True)

@@ -8,6 +8,7 @@ events only: a client that reconnects after a crash must not have seen more than
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -49,6 +50,7 @@ class Journal:
         self._flushing = asyncio.Lock()
         self._flusher: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
+        self._closing = asyncio.Event()
         self._closed = False
 
     async def note(self, event: Event, also: Callable[[Store], object] | None = None) -> None:
@@ -117,6 +119,7 @@ class Journal:
 
     async def close(self) -> None:
         """Stores the remaining events and ends the listeners."""
+        self._closing.set()
         try:
             if self._flusher is not None:
                 await self._flusher
@@ -149,7 +152,9 @@ class Journal:
     async def _flush_soon(self) -> None:
         try:
             while self._unstored:  # events may have arrived while the last batch was written
-                await asyncio.sleep(BATCH_S * 0.8)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(BATCH_S * 0.8):
+                        await self._closing.wait()
                 await self.flush()
         except Exception as error:  # noqa: BLE001 - kept, and raised when the next event is noted
             self._failure = error

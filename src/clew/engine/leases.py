@@ -37,6 +37,8 @@ runs_of_this_process: set[str] = set()
 
 
 COMPACTION = "compaction/"  # the beginning of the token under which a thread's session is compacted
+WARM = "warm/"  # the beginning of the key of a lease on a process that is kept between two turns; the token is the key
+WARM_LEASE_S = 10 * 365 * 86_400.0  # it has no heartbeat: only on its own machine can anybody end the process
 
 
 def thread_key(thread_id: ThreadId) -> str:
@@ -46,6 +48,11 @@ def thread_key(thread_id: ThreadId) -> str:
 def waiting_key(run_id: RunId) -> str:
     """The lease of a run that waits for its thread. It tells other machines that the run's process is alive."""
     return f"waiting/{run_id}"
+
+
+def warm_key(mark: str) -> str:
+    """The lease on an agent's process that is kept between two turns (engine/warm)."""
+    return f"{WARM}{mark}"
 
 
 def slot_prefix(owner: Owner) -> str:

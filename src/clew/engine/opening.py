@@ -135,6 +135,7 @@ async def held_open(engine: Engine, request: TurnRequest) -> AsyncIterator[HeldT
     await engine.store.atomically(lambda store: _take(engine, store, request, run, token))
     held.keep_as_fence(leases.thread_key(thread.id), token)
     async with held.kept():
+        await engine.warm.discard(thread.id)
         try:
             planner, run = await _checked(engine, request)
             found = await engine.store.read_large(lambda store: _found(engine, store, planner, run))

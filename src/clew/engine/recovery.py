@@ -2,7 +2,8 @@
 
 A run is dead when its owner is dead: on the same machine, if no such process exists; on another machine, if the run's
 lease has expired. The process that finds a dead run takes the thread's lease, so that no two processes recover the same
-run. It ends every process of the run's attempts, which it finds by their mark. It keeps what the agent said, from the
+run. It ends every process of the run's attempts, which it finds by their mark. An agent that a dead process had kept
+between two turns is ended likewise, by the mark in its lease. It keeps what the agent said, from the
 stored events or from the session's file if that has more. It marks the run as interrupted, and releases the lease. The
 pin stays pending: the next decision settles it from the file.
 """
@@ -51,9 +52,11 @@ async def recover_dead(
     async_store: StoreAccess, adapter_of: AdapterOf, context: RuntimeContext, settings: EngineSettings
 ) -> list[Run]:
     """Ends every dead run. It is cheap if there is none."""
-    dead = await async_store.call(lambda store: _dead_runs(store, context))
+    dead, kept = await async_store.call(lambda store: (_dead_runs(store, context), _orphaned(store, context)))
     recovered = []
     try:
+        for mark in kept:
+            await end_family(mark, grace_s=settings.grace_s)
         for run in dead:
             recovered.append(await _recover(run, async_store, adapter_of, context, settings))
         await async_store.call(lambda store: _free_leases(store, context))
@@ -74,7 +77,8 @@ async def _recover(
         return None
     attempts = await async_store.call(lambda store: store.runs.attempts(run.id))
     for attempt in attempts:
-        await end_family(attempt.id, _root(run, attempt, context), grace_s=settings.grace_s, orphaned=True)
+        mark = attempt.mark or attempt.id
+        await end_family(mark, _root(run, attempt, context), grace_s=settings.grace_s, orphaned=True)
     await async_store.atomically(lambda store: _conclude(store, run, attempts, adapter_of, context))
     await async_store.call(lambda store: store.leases.release(token))
     return await async_store.call(lambda store: store.runs.require(run.id))
@@ -99,6 +103,13 @@ def _free_leases(store: Store, context: RuntimeContext) -> None:
         if run is None or run.status not in LIVE:
             store.leases.release(lease.token)  # by the dead holder's token: a new holder has another one
             _mark_changed(store, lease)
+
+
+def _orphaned(store: Store, context: RuntimeContext) -> list[str]:
+    """The marks of agents that a dead process of this machine had kept. As a rule they have exited by themselves,
+    because their input ended. Their leases are freed with the others."""
+    held = [each for each in store.leases.under(leases.WARM) if each.owner.host == context.owner.host]
+    return [each.key.removeprefix(leases.WARM) for each in held if leases.is_holder_dead(store, each, context)]
 
 
 def _mark_changed(store: Store, lease: Lease) -> None:

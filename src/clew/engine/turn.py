@@ -51,6 +51,8 @@ from clew.engine.stopping import StopConditions
 from clew.engine.storage.async_store import IDEMPOTENT, AsyncStore
 from clew.engine.storage.store_retry import RetryingStore
 from clew.engine.waiting import StartWait
+from clew.engine.warm.pool import WarmAgents
+from clew.engine.warm.supply import AgentSupply
 from clew.errors import AgentFailed, Cancelled, ClewError, StoreError
 from clew.store.store import Store
 
@@ -68,6 +70,7 @@ class LiveTurn(AttemptObserver):
         settings: EngineSettings,
         context: RuntimeContext,
         adapter_of: AdapterOf,
+        warm: WarmAgents,
         earlier: Sequence[JournalEntry] = (),
     ) -> None:
         self.request = request
@@ -89,6 +92,7 @@ class LiveTurn(AttemptObserver):
         self._answer = AnswerBuilder()
         self._results = RunResults(run, adapter, context, self._answer)
         self._end = EndOfRun(run, self._store, self._journal, self._leases, self._results)
+        self._agents = AgentSupply(adapter, binary, warm, settings, context)
         self._drafts: list[AttemptPlan] = []  # plans whose commit may or may not have succeeded
         self._task: asyncio.Task[FinishedRun] | None = None
 
@@ -142,6 +146,7 @@ class LiveTurn(AttemptObserver):
             async with self._leases.kept():
                 return await self._steps_or_failure(token, leased)
         finally:
+            await self._agents.end()
             await self._journal.close()
 
     async def _steps_or_failure(self, token: str, leased: bool) -> FinishedRun:
@@ -170,12 +175,17 @@ class LiveTurn(AttemptObserver):
         plan = await self._store.commit_surely(planner.first, partial(self._stored_plan, 1))
         passed("decided")
         plan, end = await self._first_attempt(plan)
+        if end.lost is not None:
+            plan = await self._plan_again(planner, plan, end, end.lost)
+            end = await self._attempt(plan)
         reason = await self._fallback_reason(planner, plan, end)
         if reason is not None:
             plan = await self._fall_back(planner, plan, end, reason)
             end = await self._attempt(plan)
         await self._hold_queued_prompts()
-        return await self._end.conclude(plan, end, self._status(end))
+        finished = await self._end.conclude(plan, end, self._status(end), self._agents.store_kept)
+        await self._agents.hand_back()
+        return finished
 
     async def _end_unstarted(self) -> FinishedRun | None:
         """Ends the run if it must not start any more. None: it may start."""
@@ -241,7 +251,18 @@ class LiveTurn(AttemptObserver):
         await self._end.store_attempt(plan, end)
         policy = with_shorter_transcript(planner.policy) if end.outcome is Outcome.OVERFLOW else planner.policy
         return await self._store.commit_surely(
-            lambda store: planner.fallback(store, plan, reason, policy), partial(self._stored_plan, 2)
+            lambda store: planner.fallback(store, plan, reason, policy),
+            partial(self._stored_plan, plan.attempt.number + 1),
+        )
+
+    async def _plan_again(self, planner: Planner, plan: AttemptPlan, end: AttemptEnd, why: str) -> AttemptPlan:
+        """An agent that was kept gave no answer. Only its process is lost, so this is no fallback: the turn is planned
+        once more, for an agent that is started anew."""
+        said = f"The {self._adapter.name} process of the last turn was to answer, but {why}: another one is started."
+        await self._journal.note(Warned("agent_restarted", said))
+        await self._end.store_attempt(plan, end)
+        return await self._store.commit_surely(
+            partial(planner.again, before=plan), partial(self._stored_plan, plan.attempt.number + 1)
         )
 
     def _status(self, end: AttemptEnd) -> RunStatus:
@@ -313,17 +334,16 @@ class LiveTurn(AttemptObserver):
         environ = await self._environment(plan.launch)
         self._results.attempt_began(plan)
         started = _started(plan)
-        cwd, mark = plan.request.work_dir, plan.attempt.id
         try:
-            process = await AgentProcess.spawn(argv, cwd=cwd, environ=environ, mark=mark)
+            process = await self._agents.get(plan, launch, argv, environ)
         except ClewError:
             await self._note(started)
             raise
         passed("spawned")
         try:
-            # The pid is stored before anything is sent to the process, so that recovery can end the process.
-            known = {"pid": process.pid, "pid_started": process.started}
-            await self._note(started, also=lambda store: store.runs.update_attempt(plan.attempt.id, **known))
+            # The process is stored before anything is sent to it, so that recovery can end it.
+            started = replace(started, warm=self._agents.was_kept)
+            await self._note(started, also=partial(self._store_process, plan, process))
             for warning in plan.warnings:
                 await self._note(warning)
             if problem is not None:
@@ -331,13 +351,32 @@ class LiveTurn(AttemptObserver):
             if not can.asks and not plan.launch.resume and plan.launch.permissions is Permissions.ASK:
                 await self._note(Warned("cannot_ask", cannot_ask_message(self._adapter.name)))
             live = LiveAttempt(
-                self._adapter, can, plan.launch, self._settings, process, self, self._questions, self._stop
+                self._adapter,
+                can,
+                plan.launch,
+                self._settings,
+                process,
+                self,
+                self._questions,
+                self._stop,
+                plan.attempt.user_uuid,
+                warm=self._agents.was_kept,
+                may_stay=self._agents.may_stay,
             )
             line = await self._prompt_line(decision.prompt, plan.attempt.user_uuid, images)
         except BaseException:
             await process.end(grace_s=0)
             raise
-        return await live.carry_out(line, resumed=plan.attempt.resumed)
+        end = await live.carry_out(line, resumed=plan.attempt.resumed)
+        if end.stays:
+            self._agents.stays(process)
+        return end
+
+    def _store_process(self, plan: AttemptPlan, process: AgentProcess, store: Store) -> None:
+        known = {"pid": process.pid, "pid_started": process.started}
+        mark = process.mark if process.mark != plan.attempt.id else None
+        store.runs.update_attempt(plan.attempt.id, mark=mark, **known)
+        self._agents.store_taken(store, process)
 
     async def _images(self, plan: AttemptPlan) -> tuple[ImageFile, ...]:
         """The images of the prompt. Raises Conflict if the file of one is gone."""

@@ -27,6 +27,7 @@ from clew.store.store import open_store
 if TYPE_CHECKING:
     from clew.agents.adapter import Adapter
     from clew.core.rules.rules import FileTree, RulesSource
+    from clew.engine.warm.pool import WarmPool
 
 STORE_FILE = "clew.db"
 RULES_DIR = "rules"  # not in the store's folder, which is hidden from agents
@@ -72,8 +73,10 @@ def open_engine(
     environ: Mapping[str, str],
     home: Path,
     more_adapters: Iterable[Adapter] = (),
+    *,
+    keep_agents: bool = False,
 ) -> Engine:
-    """An engine on the store under `home`. The caller closes it."""
+    """An engine on the store under `home`. The caller closes it. `keep_agents`: it keeps them between two turns."""
     _install_fault(environ.get("CLEW_FAULT"))
     known = Adapters(more_adapters)
     engine_settings = EngineSettings(
@@ -99,10 +102,19 @@ def open_engine(
         images=images_folder(settings.of("store"), home),
         rules=settings.of("rules"),
         rules_dir=str(config.cache(environ) / RULES_DIR),
+        warm_keys=settings.of("warm.keys"),
     )
-    return Engine(
-        open_store(settings.of("store") or home / STORE_FILE), known, engine_settings, runtime_context(environ)
-    )
+    context = runtime_context(environ)
+    store = open_store(settings.of("store") or home / STORE_FILE)
+    warm = warm_pool(settings, context) if keep_agents and settings.of("warm.max") else None
+    return Engine(store, known, engine_settings, context, warm)
+
+
+def warm_pool(settings: config.Settings, context: RuntimeContext) -> WarmPool:
+    from clew.engine.warm.pool import WarmLimits, WarmPool
+
+    idle_s, most, memory_bytes = (settings.of(f"warm.{name}") for name in ("idle", "max", "memory"))
+    return WarmPool(context.owner, WarmLimits(idle_s=idle_s, max=most, memory_bytes=memory_bytes))
 
 
 def images_folder(store: str | None, home: Path) -> Path:

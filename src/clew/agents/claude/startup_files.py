@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from clew.agents.adapter import LaunchProfile
 from clew.agents.claude import location
@@ -108,10 +109,18 @@ def _imports(rules: Path, home: Path) -> Iterator[str]:
         yield _stat(str(path))
 
 
+def _loaded(path: Path) -> Any:
+    """A file that the CLI has not written yet is like one that says nothing."""
+    try:
+        return json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+
+
 def _state(environ: Mapping[str, str], work_dir: str) -> str:
     folder = environ.get("CLAUDE_CONFIG_DIR") or environ.get("HOME") or "/"
     try:
-        state = json.loads((Path(folder) / ".claude.json").read_bytes())
+        state = _loaded(Path(folder) / ".claude.json")
         projects = state.get("projects") or {}
         project = projects.get(work_dir) or {}
         told = [{name: state[name] for name in STATE_KEYS if state.get(name)}]

@@ -75,4 +75,4 @@ def chat(instructions: str | None, timeout: str | None, **given: Any) -> int:
         await ChatLoop(client, options, thread, standing).run()
         return 0
 
-    return with_client(work, work_dir=options.cwd, timeout=timeout)
+    return with_client(work, work_dir=options.cwd, timeout=timeout, keep_agents=True)

@@ -62,4 +62,4 @@ def mcp(cwd: str | None, roots: tuple[str, ...], permissions: str) -> None:
         except* (BrokenPipeError, ConnectionResetError):
             pass  # the caller has gone, and its requests are stopped
 
-    with_client(work, work_dir=where)
+    with_client(work, work_dir=where, keep_agents=True)

@@ -103,7 +103,7 @@ def serve(
 
         await daemon.serve(client, address, listening, secret, roots=roots, on_ready=announce)
 
-    with_client(work, **flags)
+    with_client(work, keep_agents=True, **flags)
 
 
 def _note_idle(client: Client, what: DaemonWork) -> None:

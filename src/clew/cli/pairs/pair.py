@@ -188,7 +188,7 @@ def pair(
         selection = surface.PairSelection(session, session_file, fork_at) if continues else None
         return await _run(client, selection, asked, as_json=as_json)
 
-    return with_client(work, work_dir=cwd, timeout=timeout)
+    return with_client(work, work_dir=cwd, timeout=timeout, keep_agents=True)
 
 
 async def _run(client: Client, selection: PairSelection | None, options: PairOptions, *, as_json: bool) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from clew.core.outcome import Outcome
+from clew.core.pins import Pin
 from clew.core.record import replace
 from clew.core.runs.events import RunEnded
 from clew.core.runs.run import LIVE, IllegalStatus, Run, RunStatus
@@ -43,12 +44,14 @@ class EndOfRun:
 
         await self._store.atomically(write, is_stored)
 
-    async def conclude(self, plan: AttemptPlan, end: AttemptEnd, status: RunStatus) -> FinishedRun:
-        """Stores the end of the last attempt, and of the run."""
+    async def conclude(
+        self, plan: AttemptPlan, end: AttemptEnd, status: RunStatus, also: Callable[[Store, AttemptEnd, Pin], None]
+    ) -> FinishedRun:
+        """Stores the end of the last attempt, and of the run. `also` writes more in the same transaction."""
         passed("outcome_known")
         async with self._journal.taking() as unstored:
             finished, last = await self._store.atomically(
-                lambda store: self._write(store, plan, end, status, unstored), self._is_over
+                lambda store: self._write(store, plan, end, status, unstored, also), self._is_over
             )
         self._leases.given_back()
         passed("outcome_stored")
@@ -56,12 +59,19 @@ class EndOfRun:
         return finished
 
     def _write(
-        self, store: Store, plan: AttemptPlan, end: AttemptEnd, status: RunStatus, unstored: Sequence[JournalEntry]
+        self,
+        store: Store,
+        plan: AttemptPlan,
+        end: AttemptEnd,
+        status: RunStatus,
+        unstored: Sequence[JournalEntry],
+        also: Callable[[Store, AttemptEnd, Pin], None],
     ) -> tuple[FinishedRun, list[JournalEntry]]:
         """Stores the last events and releases the leases in the same transaction. So a run that has ended always has
         its last event and never blocks the next run of its thread, even if this process dies next."""
         self._leases.fence(store)
         finished, warning = self._results.store_run(store, plan, end, status)
+        also(store, end, self._results.pin)
         run = finished.run
         message = finished.error.message if finished.error else ""
         ended = RunEnded(run.status, end.outcome, run.usage, run.cost_usd, message)

@@ -52,6 +52,7 @@ class RunResults:
         self.context = context
         self.answer = answer
         self.plan: AttemptPlan  # the plan of the current attempt
+        self.pin: Pin  # as it was stored after the last attempt
         self.model = run.model  # None until the agent reports it
         self.session_id: str | None = None  # the current attempt's, if the agent chooses the ids of its sessions
         self._observed = NOTHING_OBSERVED  # the session's file after the last attempt, if that was a success
@@ -161,6 +162,7 @@ class RunResults:
         if end.outcome is Outcome.USAGE_LIMIT:
             pin = self._limited(plan, pin, end, now)
         store.pins.save(pin)
+        self.pin = pin
         return pin, warning
 
     def _limited(self, plan: AttemptPlan, pin: Pin, end: AttemptEnd, now: float) -> Pin:

@@ -22,6 +22,7 @@ from clew.core.decision import (
     Reason,
     Resume,
     candidate,
+    decide,
     decide_after,
     fresh,
     may_use_another,
@@ -261,11 +262,27 @@ class Planner(Record):
         return cut.prompt != plan.decision.prompt
 
     def fallback(self, store: Store, before: AttemptPlan, reason: Reason, policy: Policy) -> AttemptPlan:
-        """Plans the run's second and last attempt: a fresh session with the transcript, as `policy` limits it."""
+        """Plans the run's last attempt: a fresh session with the transcript, as `policy` limits it."""
         decision = fresh(before.request, before.history, policy, reason)
         with store.transaction():
             self.fence(store)
-            return self._commit(store, before.request, before.history, decision, number=2)
+            number = before.attempt.number + 1
+            return self._commit(store, before.request, before.history, decision, number, is_fallback=True)
+
+    def again(self, store: Store, before: AttemptPlan) -> AttemptPlan:
+        """Plans the same turn once more, after the agent that was kept for it was lost. The session's file says whether
+        it had taken the prompt: if not, the session is resumed as it was to be before."""
+        pins = store.pins.of_thread(self.turn.thread.id)
+        asked = next(pin for pin in pins if pin.id == before.pin.id)
+        observed = observe(self.adapter, asked) if self.abilities.session_files else NOTHING_OBSERVED
+        settled = replace(reconcile(asked, observed, before.history), resume_count=before.pin.resume_count - 1)
+        pins = tuple(settled if pin.id == settled.id else pin for pin in pins)
+        now = self.context.clock()
+        case = DecisionCase(before.request, before.history, pins, self.abilities, observed, self.policy, now)
+        with store.transaction():
+            self.fence(store)
+            number = before.attempt.number + 1
+            return self._commit(store, before.request, before.history, decide(case), number)
 
     def _history(self, history: History, run: Run) -> tuple[History, Turn]:
         """The turns before the prompt, and the prompt."""
@@ -286,6 +303,8 @@ class Planner(Record):
         decision: Decision,
         number: int,
         warnings: tuple[Warned, ...] = (),
+        *,
+        is_fallback: bool = False,
     ) -> AttemptPlan:
         now = self.context.clock()
         user_uuid = self.context.new_uuid()
@@ -312,7 +331,7 @@ class Planner(Record):
             reason=decision.reason,
             rewound_to=rewind.number if rewind is not None else None,
             rewound_to_turn_id=rewind.turn_id if rewind is not None else None,
-            fallback=number > 1,
+            fallback=is_fallback,
             prompt_chars=len(decision.prompt),
             transcript_chars=decision.transcript_chars,
         )

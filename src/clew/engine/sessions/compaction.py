@@ -55,6 +55,7 @@ async def compact(engine: Engine, thread: Thread, focus: str) -> Compacted:
     await engine.store.atomically(lambda store: _take(engine, store, thread, key, token))
     held.keep_as_fence(key, token)
     async with held.kept():
+        await engine.warm.discard(thread.id)
         result = await _talk(engine, thread, decision.pin, line)
 
         def follow(store: Store) -> bool:

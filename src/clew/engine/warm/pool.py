@@ -50,6 +50,9 @@ class WarmAgents(ABC):
     def owner(self) -> Owner:
         """The process that keeps them."""
 
+    def when_ended(self, ended: Callable[[str], object]) -> None:  # noqa: B027 - only who keeps agents ends some
+        """From now on `ended` is called with the mark of each process that was kept and has ended."""
+
     @abstractmethod
     async def key(self) -> bytes | None:
         """The key for `launch_digest`. None: no agent is kept now."""
@@ -107,11 +110,10 @@ class NoWarmAgents(WarmAgents):
 class WarmPool(WarmAgents):
     """Agents that are kept in this process."""
 
-    def __init__(self, owner: Owner, limits: WarmLimits, ended: Callable[[str], object] = lambda mark: None) -> None:
-        """`ended` is called with the mark of a process that the pool has ended."""
+    def __init__(self, owner: Owner, limits: WarmLimits) -> None:
         self._owner = owner
         self._limits = limits
-        self._ended = ended
+        self._ended: Callable[[str], object] = lambda mark: None
         self._key = urandom(KEY_BYTES)
         self._kept: dict[str, _Kept] = {}  # by session id; the least recently used first
         self._ending: set[asyncio.Task[None]] = set()
@@ -124,6 +126,9 @@ class WarmPool(WarmAgents):
 
     async def key(self) -> bytes | None:
         return None if self._is_closed else self._key
+
+    def when_ended(self, ended: Callable[[str], object]) -> None:
+        self._ended = ended
 
     async def holds(self, thread_id: str) -> bool:
         return any(kept.session.thread_id == thread_id for kept in self._kept.values())

@@ -86,7 +86,7 @@ def replay(name: str, new_name: str | None, timeout: str | None, as_json: bool, 
         asked = ReplayOptions(name=new_name, permissions=Permissions(allowed) if allowed else None, **options)
         return await _run(await prepare_replay(client, name, asked), limits, as_json=as_json)
 
-    return with_client(work, work_dir=options["cwd"], timeout=timeout)
+    return with_client(work, work_dir=options["cwd"], timeout=timeout, keep_agents=True)
 
 
 async def _run(live: LiveReplay, limits: Sequence[str], *, as_json: bool) -> int:

@@ -1,0 +1,123 @@
+"""Where the agent of an attempt comes from, and what becomes of it: kept since the last turn, or started; kept again,
+or ended.
+
+A process of the pool belongs to nobody's run, so a lease on its mark tells a later Clew to end it. The lease is taken
+in the transaction that stores the end of the turn. It is released in the one that stores that the next attempt has the
+process: from there on, recovery finds the mark in the attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from clew.agents.adapter import Adapter, Binary, LaunchProfile
+from clew.core.outcome import Outcome
+from clew.core.pins import Pin, PinState
+from clew.core.record import replace
+from clew.engine import leases
+from clew.engine.attempt import AttemptEnd
+from clew.engine.planning.plan import AttemptPlan
+from clew.engine.process.agent import AgentProcess
+from clew.engine.settings import EngineSettings, RuntimeContext
+from clew.engine.warm.pool import WarmAgents
+from clew.engine.warm.session import Launch, WarmSession, credential_in, launch_digest
+from clew.store.store import Store
+
+
+class AgentSupply:
+    """The agents of one run. One that has stayed after its turn (`stays`) is handed back, or ended."""
+
+    def __init__(
+        self, adapter: Adapter, binary: Binary, warm: WarmAgents, settings: EngineSettings, context: RuntimeContext
+    ) -> None:
+        self._adapter = adapter
+        self._binary = binary
+        self._warm = warm
+        self._settings = settings
+        self._context = context
+        self._process: AgentProcess | None = None  # waits for another prompt after its turn
+        self._session: WarmSession | None = None  # what the process can be kept as; its leaf is that before the turn
+        self.was_kept = False  # the process ran before this attempt
+
+    @property
+    def may_stay(self) -> bool:
+        """Whether the process may be kept after the turn."""
+        return self._session is not None
+
+    async def get(
+        self, plan: AttemptPlan, launch: LaunchProfile, argv: Sequence[str], environ: Mapping[str, str]
+    ) -> AgentProcess:
+        """The agent that was kept, if it is just what would be started now; else a new one. Raises ClewError."""
+        self._session = await self._kept_as(plan, launch, environ)
+        process = None
+        if self._session is not None and _continues(plan):
+            process = await self._warm.take(self._session)
+        elif await self._warm.key() is not None:
+            await self._warm.discard(plan.pin.thread_id)
+        self.was_kept = process is not None
+        if process is None:
+            process = await AgentProcess.spawn(argv, cwd=plan.request.work_dir, environ=environ, mark=plan.attempt.id)
+        else:
+            process.begin_turn()
+        return process
+
+    async def _kept_as(
+        self, plan: AttemptPlan, launch: LaunchProfile, environ: Mapping[str, str]
+    ) -> WarmSession | None:
+        """What a process that is started now could be kept as. None: it is not kept."""
+        key = await self._warm.key()
+        if key is None or (not self._settings.warm_keys and credential_in(environ) is not None):
+            return None
+        resumed = replace(launch, resume=True, fork_of=None, rewind_to=None, images=(), prompt="")
+
+        def digest() -> str | None:
+            files = self._adapter.startup_files(resumed, environ)
+            if files is None:
+                return None
+            argv = self._adapter.command(self._binary, plan.abilities, resumed)
+            return launch_digest(key, Launch(argv, launch.work_dir, environ, files))
+
+        found = await asyncio.to_thread(digest)  # it reads the disk
+        leaf = plan.pin.mark.last_entry if plan.pin.mark is not None else None
+        return WarmSession(plan.pin.thread_id, plan.pin.session_id, found, leaf) if found is not None else None
+
+    def store_taken(self, store: Store, process: AgentProcess) -> None:
+        """In the transaction that stores the process with its attempt."""
+        if self.was_kept:
+            store.leases.release(leases.warm_key(process.mark))
+
+    def stays(self, process: AgentProcess) -> None:
+        """The process waits for another prompt after its turn."""
+        self._process = process
+
+    def store_kept(self, store: Store, end: AttemptEnd, pin: Pin) -> None:
+        """In the transaction that stores the end of the run: decides whether the process is kept."""
+        session, process, mark = self._session, self._process, pin.mark
+        is_settled = end.stays and end.outcome is Outcome.SUCCESS and pin.state is PinState.GOOD and pin.pending is None
+        if session is None or process is None or mark is None or mark.last_entry is None or not is_settled:
+            self._session = None
+            return
+        self._session = replace(session, leaf=mark.last_entry)
+        key = leases.warm_key(process.mark)
+        now = leases.now(store, self._context)
+        store.leases.acquire(key, token=key, owner=self._warm.owner, run_id=None, now=now, ttl_s=leases.WARM_LEASE_S)
+
+    async def hand_back(self) -> None:
+        """After the run's end is stored: the process is kept if that was decided, else it is ended."""
+        process, session = self._process, self._session
+        self._process = self._session = None
+        if process is not None and session is not None:
+            await self._warm.keep(process, session)
+        elif process is not None:
+            await process.end(grace_s=0)
+
+    async def end(self) -> None:
+        """Ends the process, if it was not handed back."""
+        self._session = None
+        await self.hand_back()
+
+
+def _continues(plan: AttemptPlan) -> bool:
+    """Whether the attempt continues a session in place: a process holds one session, and makes no copies."""
+    return plan.attempt.resumed and plan.launch.fork_of is None and plan.pin.mark is not None
