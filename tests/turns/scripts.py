@@ -40,6 +40,7 @@ class Script(Record):
     visibility: Visibility
     rewind: bool
     model_switch: str
+    warm: bool  # agents are kept between two turns
     steps: tuple[Step, ...]
 
 
@@ -54,13 +55,16 @@ def script(seed: int, length: int = 14) -> Script:
         chance.choice(list(Visibility)),
         rewind=chance.random() < 0.85,
         model_switch=chance.choice(("transcript", "copy")),
+        warm=bool(seed % 2),
         steps=tuple(Step(do, STEPS[do][1](chance)) for do in (*[continue_] * BEGINNING, *chosen)),
     )
 
 
 async def play(stage: Stage, played: Script) -> World:
     """Carries the script out; the world checks every ask."""
-    opened = World.open(stage, played.visibility, rewind=played.rewind, model_switch=played.model_switch)
+    opened = World.open(
+        stage, played.visibility, rewind=played.rewind, model_switch=played.model_switch, warm=played.warm
+    )
     async with opened as world:
         for number, step in enumerate(played.steps, start=1):
             try:

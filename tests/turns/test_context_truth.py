@@ -62,16 +62,19 @@ class Conversation(RuleBasedStateMachine):
         visibility=st.sampled_from(list(Visibility)),
         rewind=st.sampled_from([True, True, True, False]),
         model_switch=st.sampled_from(["transcript", "copy"]),
+        warm=st.booleans(),
     )
-    def begin(self, visibility: Visibility, rewind: bool, model_switch: str) -> None:
-        opened = World.open(self.stage, visibility, rewind=rewind, model_switch=model_switch)
+    def begin(self, visibility: Visibility, rewind: bool, model_switch: str, warm: bool) -> None:
+        opened = World.open(self.stage, visibility, rewind=rewind, model_switch=model_switch, warm=warm)
         self.world = self._runner.run(opened.__aenter__())
         self._stack.callback(lambda: self._runner.run(opened.__aexit__(None, None, None)))
 
     def teardown(self) -> None:
+        kept = self._runner.run(self.world.kept_agents())
         left = self.stage.processes()
         self._stack.close()
-        assert not left, "no process is left"
+        assert {*left} <= {*kept}, "no process is left but those that are kept"
+        assert not self.stage.processes(), "they have ended with their client"
 
     def turn_at(self, place: int, *, of_user: bool = False):  # type: ignore[no-untyped-def]
         turns = self._runner.run(self.world.user_turns() if of_user else self.world.thread.turns())
@@ -339,8 +342,15 @@ async def test_context_is_true_without_resumes(scripted: Stage) -> None:
     ],
 )
 async def test_context_is_true_in_a_fixed_script(stage: Stage, written, visibility: Visibility) -> None:  # type: ignore[no-untyped-def]
-    async with World.open(stage, visibility) as world:
+    async with World.open(stage, visibility, warm=True) as world:
         await written(world)
+
+
+async def test_a_straight_conversation_has_one_agent(stage: Stage) -> None:
+    async with World.open(stage, Visibility.SHARED, warm=True) as world:
+        for _ in range(4):
+            await world.ask()
+        assert (world.warm, len(stage.launches)) == (3, 1)
 
 
 @pytest.mark.parametrize("allowed", [True, False])

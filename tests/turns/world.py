@@ -37,6 +37,7 @@ class World:
         self.voice = TokenModel(stage.api)
         self.cli = PlainCli(stage)
         self.replies: list[Reply] = []
+        self.warm = 0  # how many attempts had an agent that was kept
         for name in ("first", "second", "third"):
             (stage.work / f"{name}.txt").write_text(f"the {name} file")
 
@@ -57,10 +58,12 @@ class World:
         model_switch: str = "transcript",
         follow_moves: bool = True,
         enable_resume: bool = True,
+        warm: bool = False,
     ) -> AsyncIterator[World]:
+        """`warm`: agents are kept between two turns, although they have an API key in their environment."""
         settings: dict[str, Any] = {"rewind": rewind, "model_switch": model_switch}
         settings |= {"follow_moves": follow_moves, "enable_resume": enable_resume}
-        async with stage.open(adapters=[Other()], **settings) as client:
+        async with stage.open(adapters=[Other()], **settings, **{"warm.keys": warm}) as client:
             yield await cls.make(stage, client, visibility, **settings)
 
     # --- in Clew
@@ -110,6 +113,7 @@ class World:
     async def _check(self, run: Run, reply: Reply, ask: Ask, seen_before: int) -> None:
         self.replies.append(reply)
         attempts = await self.client.attempts(run.id)
+        self.warm += sum(each.mark is not None for each in attempts)
         source = self.ledger.source(ask)
         resumed = attempts[0].resumed
         assert resumed == (source is not None), f"law 3: resumed: {resumed}, reason: {reply.reason}, may: {source}"
@@ -118,7 +122,8 @@ class World:
         for number, request in enumerate(requests, start=1):
             is_fallback = reply.fallback and number == len(requests)
             self._check_shown(self.voice.tokens_of(request), truth, None if is_fallback else source)
-        launched = self.stage.launches[-len(attempts)].resumes
+        cold = sum(each.mark is None for each in attempts)
+        launched = self.stage.launches[-cold].resumes if attempts[0].mark is None else attempts[0].session_id
         saved = {each.session_id: saved_tokens(self.cli.path(each.session_id)) for each in attempts}
         self.ledger.ended(ask, attempts, reply.text, saved=saved, copied_from=launched)
 
@@ -145,6 +150,10 @@ class World:
             assert turn.outside == any(token in self.ledger.outside for token in tokens(turn.text)), turn
         asked = [int(tokens(turn.text)[0][1:-1]) for turn in unedited if turn.role is Role.USER]
         assert asked == sorted(asked), f"not in order of time: {shown}"
+
+    async def kept_agents(self) -> set[int]:
+        """The processes that are kept, each with its helpers."""
+        return {each.pid for each in await self.client.kept_agents()}
 
     async def turns_of(self, role: Role | None = None) -> list[Turn]:
         return [turn for turn in await self.thread.turns() if role in (None, turn.role)]

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from clew.core.explanation import Explanation
     from clew.core.hooks.hook import Forge
     from clew.core.runs.options import ImageSource
+    from clew.engine.warm.pool import KeptAgent as KeptAgent
     from clew.hosts.branching.fork import Forked
     from clew.hosts.chat.agent_sessions import AgentSession
     from clew.hosts.expansion.completion import Command as Command
@@ -488,6 +489,10 @@ class Client:
     async def gone(self, runs: Sequence[RunRecord]) -> set[str]:
         """The ids of runs whose process died, and that no other process has ended yet."""
         return await self.engine.gone(runs)
+
+    async def kept_agents(self) -> list[KeptAgent]:
+        """The processes of agents that wait for the next prompt of their thread."""
+        return await self.engine.warm.kept()
 
     async def free_slots(self) -> int:
         """How many more agents may run on this machine now."""

@@ -217,6 +217,7 @@ class Observed(Record):
     summarised: int = 0  # how many prompts and answers of the turns that were made outside are in that summary
     model: str = ""  # the newest turn's, if the file names it
     cost_total_usd: float | None = None  # the session's running total, if the file names it
+    cost_before_usd: float | None = None  # the total before the turns that were made outside Clew, likewise
     continues_past_fork: bool | None = None  # a borrowed session has messages after the one that the copy ends with
     ends: tuple[SessionEnd, ...] = ()  # where a copy can end, oldest first; read only for a rewind
 

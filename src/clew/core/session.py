@@ -67,6 +67,7 @@ class SessionEntry(Record):
     interrupted: bool = False  # of an answer: it was cut off, by a person or by a kill
     end_id: str | None = None  # of the last entry of a completed turn: the id with which a copy can end here
     images: int = 0  # of a prompt: how many images came with it
+    total_usd: float | None = None  # of a prompt: the session's running total before it, if the file names one
 
 
 class SessionView(Record):

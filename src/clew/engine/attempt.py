@@ -164,7 +164,8 @@ class LiveAttempt:
                 raise
             finally:
                 if not stays:
-                    await self.process.end(grace_s=0 if self._is_unresponsive else self.settings.grace_s)
+                    at_once = self._is_unresponsive
+                    await self.process.end(grace_s=0 if at_once else self.settings.grace_s, at_once=at_once)
         if not stays:
             passed("process_ended")
         stderr = self.process.stderr_tail
@@ -324,7 +325,7 @@ class LiveAttempt:
                 killed.cancel()
         if not reading.done():
             at_once = self.stop.at_once.is_set() or self._is_unresponsive
-            await self.process.end(grace_s=0 if at_once else self.settings.grace_s)
+            await self.process.end(grace_s=0 if at_once else self.settings.grace_s, at_once=self._is_unresponsive)
             await asyncio.wait({reading}, timeout=self.settings.grace_s)
 
     def _let_go(self) -> None:

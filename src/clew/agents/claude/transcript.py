@@ -91,6 +91,7 @@ class Row(msgspec.Struct, gc=False):
     place: int  # its number among the rows
     offset: int
     length: int
+    total_usd: Any = None  # the session's running total before this line
 
     @property
     def is_message(self) -> bool:
@@ -135,7 +136,7 @@ class Transcript:
         self.start = start
         self.rows: dict[str, Row] = {}
         self.newest: Row | None = None
-        self.cost_usd: Any = None
+        self.cost_usd: Any = None  # the running total that was written last
         self.cost_offset: int | None = None
         self.tool_called = False  # on the chain or not
         self.is_cleared = False  # somebody went back to before the first row, and no row follows
@@ -181,6 +182,7 @@ class Transcript:
             len(self._order),
             offset,
             length,
+            self.cost_usd,
         )
         if uuid in self.rows:
             self._repeated.append((self.rows[uuid], row))

@@ -154,12 +154,13 @@ class AgentProcess:
                     await self._launched.wait()
         await self.end(grace_s=0)
 
-    async def end(self, *, grace_s: float) -> None:
-        """Ends the process and everything that it started, including orphans. It may be called again."""
+    async def end(self, *, grace_s: float, at_once: bool = False) -> None:
+        """Ends the process and everything that it started, including orphans. It may be called again. `at_once`: the
+        agent is killed, before it writes another line anywhere."""
         try:
             root = self.pid if self.exit_status is None else None
             if not self._launched.is_alone:
-                await end_family(self.mark, root, self._since, grace_s=grace_s)
+                await end_family(self.mark, root, self._since, grace_s=grace_s, orphaned=at_once)
             await self._launched.gone()
         finally:
             self._stderr_task.cancel()

@@ -124,6 +124,7 @@ def observed_in(view: SessionView, pin: Pin, *, is_ours: bool = False) -> Observ
         summarised=_summarised(before, view) if is_compacted and not ours else 0,
         model=view.model,
         cost_total_usd=view.cost_total_usd if _is_new(view.cost_offset, pin.mark) else None,
+        cost_before_usd=added[0].total_usd if added else None,
     )
     if (found.before or found.outside) and not is_compacted:
         found = replace(found, state=SessionState.GREW)

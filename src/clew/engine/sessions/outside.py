@@ -134,7 +134,7 @@ def with_outside(store: Store, before: Arrival, pin: Pin, observed: Observed, co
         return before
     moved = _moved(pin, observed)
     new = new_turns(store, before, pin, observed)
-    made = outside_rounds(store, pin, new, observed.cost_total_usd, context)
+    made = outside_rounds(store, pin, new, _spent(pin, observed), context)
     if moved == pin and not made:
         return before
     absorbed = [Absorbed.of(turn) for each in made for turn in each.turns]
@@ -206,21 +206,33 @@ def _own_id(entry: SessionEntry) -> str | None:
     return entry.id if entry.role is Role.ASSISTANT or UUID.match(entry.id) else None
 
 
+def _spent(pin: Pin, observed: Observed) -> float | None:
+    """What the turns that were made outside cost together. None: the file does not tell.
+
+    The total before them is that in the file. The pin knows a higher one while the process that made our last turn is
+    kept: it writes its total only when it ends, and whoever continues the session meanwhile does not know it.
+    """
+    total, before = observed.cost_total_usd, observed.cost_before_usd
+    if total is None:
+        return None
+    spent = total - (pin.cost_total_usd if before is None else before)
+    return spent if spent >= 0 else None
+
+
 def outside_rounds(
-    store: Store, pin: Pin, turns: Sequence[SessionTurn], cost_total_usd: float | None, context: RuntimeContext
+    store: Store, pin: Pin, turns: Sequence[SessionTurn], spent_usd: float | None, context: RuntimeContext
 ) -> tuple[OutsideRound, ...]:
-    """The turns as they will be stored. `cost_total_usd` is the session's total after them, if the agent names it."""
-    costs = _costs(store, pin, turns, cost_total_usd)
+    """The turns as they will be stored. `spent_usd` is what they cost together, if the agent says so."""
+    costs = _costs(store, pin, turns, spent_usd)
     return tuple(_round(pin, turn, cost_usd, context) for turn, cost_usd in zip(turns, costs, strict=True))
 
 
-def _costs(store: Store, pin: Pin, turns: Sequence[SessionTurn], cost_total_usd: float | None) -> list[float]:
-    """What each turn cost: its share of what the session's total has grown by, or an estimate."""
+def _costs(store: Store, pin: Pin, turns: Sequence[SessionTurn], spent_usd: float | None) -> list[float]:
+    """What each turn cost: its share of what they cost together, or an estimate."""
     units = sum(turn.usage.units for turn in turns)
-    if cost_total_usd is None or not units:
+    if spent_usd is None or not units:
         return [price(store, pin.agent, _model(pin, turn), turn.usage) for turn in turns]
-    spent = max(0.0, cost_total_usd - pin.cost_total_usd)
-    return [spent * turn.usage.units / units for turn in turns]
+    return [spent_usd * turn.usage.units / units for turn in turns]
 
 
 def _model(pin: Pin, turn: SessionTurn) -> str:

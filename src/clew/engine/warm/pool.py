@@ -5,9 +5,11 @@ Rules
    ends it: its session is about to change, and the process would not notice.
 2. A process that writes something or exits although nothing was asked of it is ended, and so is one that was not used
    for `idle_s`.
-3. The pool holds at most `max` processes, and at most `memory_bytes` of memory, as measured. The least recently used
+3. A process is killed as soon as somebody else has continued its session: it would write lines that take the session
+   back, when it ends by itself.
+4. The pool holds at most `max` processes, and at most `memory_bytes` of memory, as measured. The least recently used
    goes first.
-4. A process of the pool has a lease on its mark, which tells a later Clew to end it if the pool's owner has died. As a
+5. A process of the pool has a lease on its mark, which tells a later Clew to end it if the pool's owner has died. As a
    rule it has exited by itself by then, because its input ended.
 """
 
@@ -31,6 +33,7 @@ class WarmLimits(Record):
     max: int = 2  # processes that are kept at once
     memory_bytes: int = 2 << 30  # that they may hold together
     measure_s: float = 30.0  # how often that is measured
+    look_s: float = 0.5  # how often the files of the sessions are looked at
     grace_s: float = 2.0  # how long a process may take to exit before it is killed
 
 
@@ -60,6 +63,10 @@ class WarmAgents(ABC):
     @abstractmethod
     async def holds(self, thread_id: str) -> bool:
         """Whether an agent of the thread is kept, so that the next turn may not have to start one."""
+
+    async def kept(self) -> list[KeptAgent]:
+        """The processes that are kept, the least recently used first."""
+        return []
 
     @abstractmethod
     async def take(self, wanted: WarmSession) -> AgentProcess | None:
@@ -133,7 +140,7 @@ class WarmPool(WarmAgents):
     async def holds(self, thread_id: str) -> bool:
         return any(kept.session.thread_id == thread_id for kept in self._kept.values())
 
-    def kept(self) -> list[KeptAgent]:
+    async def kept(self) -> list[KeptAgent]:
         return [
             KeptAgent(kept.session.thread_id, kept.process.pid, kept.process.rss_bytes) for kept in self._kept.values()
         ]
@@ -193,9 +200,19 @@ class WarmPool(WarmAgents):
     async def _watch(self, kept: _Kept) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.idle_s):
-                await kept.process.stirs()
+                await self._until_touched(kept)
         kept.watch = None
         self._drop(kept)
+
+    async def _until_touched(self, kept: _Kept) -> None:
+        """Waits until the process writes something or exits, or its session has changed."""
+        stirs = asyncio.create_task(kept.process.stirs())
+        try:
+            while kept.session.is_untouched and not stirs.done():
+                await asyncio.wait({stirs}, timeout=self._limits.look_s)
+        finally:
+            stirs.cancel()
+            await asyncio.wait({stirs})
 
     async def _measure(self) -> None:
         while self._kept:
@@ -212,7 +229,10 @@ class WarmPool(WarmAgents):
 
     async def _end(self, kept: _Kept) -> None:
         process = await kept.let_go()
-        await process.retire(grace_s=self._limits.grace_s)
+        if kept.session.is_untouched:
+            await process.retire(grace_s=self._limits.grace_s)
+        else:
+            await process.end(grace_s=0, at_once=True)
         passed("agent_retired")
         self._ended(process.mark)
 

@@ -19,7 +19,18 @@ class WarmSession(Record):
     thread_id: str
     session_id: str
     launch: str  # see `launch_digest`
-    leaf: str | None = None  # the last line of the session's chain: the process is blind to what others add
+    file: str  # the session's file, and its size when the last turn ended: the process is blind to what others add
+    size_bytes: int = 0
+    leaf: str | None = None  # the last line of the session's chain
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether nobody has continued the session since (reads the disk). If somebody has, the process must not end by
+        itself: with its last lines it would take the session back to where it left it."""
+        try:
+            return os.stat(self.file).st_size == self.size_bytes  # noqa: PTH116
+        except OSError:
+            return False
 
 
 class Launch(Record):

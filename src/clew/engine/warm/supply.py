@@ -19,6 +19,7 @@ from clew.engine import leases
 from clew.engine.attempt import AttemptEnd
 from clew.engine.planning.plan import AttemptPlan
 from clew.engine.process.agent import AgentProcess
+from clew.engine.sessions.observation import file_of
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.warm.pool import WarmAgents
 from clew.engine.warm.session import Launch, WarmSession, credential_in, launch_digest
@@ -71,16 +72,15 @@ class AgentSupply:
             return None
         resumed = replace(launch, resume=True, fork_of=None, rewind_to=None, images=(), prompt="")
 
-        def digest() -> str | None:
+        def session() -> WarmSession | None:
             files = self._adapter.startup_files(resumed, environ)
             if files is None:
                 return None
             argv = self._adapter.command(self._binary, plan.abilities, resumed)
-            return launch_digest(key, Launch(argv, launch.work_dir, environ, files))
+            digest = launch_digest(key, Launch(argv, launch.work_dir, environ, files))
+            return _marked(WarmSession(plan.pin.thread_id, plan.pin.session_id, digest, ""), self._adapter, plan.pin)
 
-        found = await asyncio.to_thread(digest)  # it reads the disk
-        leaf = plan.pin.mark.last_entry if plan.pin.mark is not None else None
-        return WarmSession(plan.pin.thread_id, plan.pin.session_id, found, leaf) if found is not None else None
+        return await asyncio.to_thread(session)  # it reads the disk
 
     def store_taken(self, store: Store, process: AgentProcess) -> None:
         """In the transaction that stores the process with its attempt."""
@@ -93,12 +93,11 @@ class AgentSupply:
 
     def store_kept(self, store: Store, end: AttemptEnd, pin: Pin) -> None:
         """In the transaction that stores the end of the run: decides whether the process is kept."""
-        session, process, mark = self._session, self._process, pin.mark
-        is_settled = end.stays and end.outcome is Outcome.SUCCESS and pin.state is PinState.GOOD and pin.pending is None
-        if session is None or process is None or mark is None or mark.last_entry is None or not is_settled:
+        session, process = self._session, self._process
+        if session is None or process is None or not _is_settled(end, pin):
             self._session = None
             return
-        self._session = replace(session, leaf=mark.last_entry)
+        self._session = _marked(session, self._adapter, pin)
         key = leases.warm_key(process.mark)
         now = leases.now(store, self._context)
         store.leases.acquire(key, token=key, owner=self._warm.owner, run_id=None, now=now, ttl_s=leases.WARM_LEASE_S)
@@ -110,12 +109,26 @@ class AgentSupply:
         if process is not None and session is not None:
             await self._warm.keep(process, session)
         elif process is not None:
-            await process.end(grace_s=0)
+            await process.end(grace_s=0, at_once=True)
 
     async def end(self) -> None:
         """Ends the process, if it was not handed back."""
         self._session = None
         await self.hand_back()
+
+
+def _marked(session: WarmSession, adapter: Adapter, pin: Pin) -> WarmSession:
+    """The session as the pin's mark says that it is now."""
+    path, mark = file_of(adapter, pin), pin.mark
+    if path is None or mark is None:
+        return session
+    return replace(session, file=str(path), size_bytes=mark.size_bytes, leaf=mark.last_entry)
+
+
+def _is_settled(end: AttemptEnd, pin: Pin) -> bool:
+    """Whether the turn succeeded, and the session's file bears it out."""
+    is_good = end.outcome is Outcome.SUCCESS and pin.state is PinState.GOOD and pin.pending is None
+    return end.stays and is_good and pin.mark is not None and pin.mark.last_entry is not None
 
 
 def _continues(plan: AttemptPlan) -> bool:
