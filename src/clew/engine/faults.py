@@ -23,6 +23,8 @@ POINTS = (
     "outcome_known",
     "outcome_stored",
 )
+# Passed only if an agent is kept between two turns. Such an agent does not pass `process_ended`.
+WARM_POINTS = ("agent_kept", "agent_retired")
 # Passed between `decided` and `spawned`, but only if the agent copies a session by a dialog before the turn.
 COPY_POINTS = ("copy_started", "copy_made")
 

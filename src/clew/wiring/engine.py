@@ -172,7 +172,7 @@ def _install_fault(point: str | None) -> None:
     """For tests of crashes: makes this process die, as by kill -9, at the named point (see clew.engine.faults)."""
     if not point:
         return
-    known = (*faults.POINTS, *faults.COPY_POINTS)
+    known = (*faults.POINTS, *faults.WARM_POINTS, *faults.COPY_POINTS)
     if point not in known:
         raise UsageError(f"CLEW_FAULT={point} is not a fault point.", hint=f"Known: {', '.join(known)}.")
 

@@ -18,12 +18,15 @@ SLEEP = '!tool Bash {"command": "while true; do sleep 1; done"}'  # a plain long
 TOUCH = '!tool Bash {"command": "touch made"}'
 
 
-def ask_and_die(stage: Stage, prompt: str, point: str, agent: str = "claude") -> None:
-    """Asks in thread "t". If that is a new one, a tool may run without a question only if the point is that it runs."""
+def ask_and_die(stage: Stage, prompt: str, point: str, agent: str = "claude", earlier: str = "") -> None:
+    """Asks in thread "t". If that is a new one, a tool may run without a question only if the point is that it runs.
+
+    `earlier`: this is asked before, and its agent is kept for the turn that dies.
+    """
     permissions, model = "all" if point == "tool_started" else "ask", CODEX_MODEL if agent == "codex" else MODEL
     settings = {"CLEW_AGENT": agent, "CLEW_MODEL": model, "CLEW_PERMISSIONS": permissions}
     done = forkserver.run(
-        str(stage.work), prompt, model, script=DRIVER, env={**stage.environ, **settings, "CLEW_FAULT": point}
+        str(stage.work), prompt, model, earlier, script=DRIVER, env={**stage.environ, **settings, "CLEW_FAULT": point}
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
 

@@ -14,7 +14,7 @@ import pytest
 from clew.api.client import Client, Reply, Run, Thread
 from clew.core.history import Role
 from clew.core.runs.events import AttemptStarted, Event, SessionStarted, TextStreamed, ToolStarted
-from clew.engine.faults import POINTS
+from clew.engine.faults import POINTS, WARM_POINTS
 from clew.testing.stage import Stage
 from clew.testing.truth import TokenModel, expected, tokens
 from turns.crashes.killing import SLEEP, Killer, ask_and_die, words_for
@@ -38,8 +38,13 @@ async def next_turn_is_true(stage: Stage, client: Client, voice: TokenModel, kil
     return reply
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("turn", ["first", "resumed"])
+@pytest.mark.parametrize(
+    ("point", "turn"),
+    [
+        *((point, turn) for turn in ("first", "resumed") for point in POINTS),
+        *((point, "warm") for point in (*POINTS, *WARM_POINTS) if point not in ("process_ended", "agent_retired")),
+    ],
+)
 async def test_clew_is_killed_at_a_named_point(scripted: Stage, point: str, turn: str) -> None:
     await clew_is_killed(scripted, point, turn)
 
@@ -58,6 +63,13 @@ async def test_clew_is_killed_at_a_named_point(scripted: Stage, point: str, turn
         ("result_read", "resumed"),
         ("process_ended", "first"),
         ("outcome_known", "resumed"),
+        ("spawned", "warm"),
+        ("prompt_sent", "warm"),
+        ("text_streamed", "warm"),
+        ("tool_started", "warm"),
+        ("result_read", "warm"),
+        ("outcome_stored", "warm"),
+        ("agent_kept", "warm"),
     ],
 )
 async def test_clew_is_killed_at_a_named_point_with_the_real_cli(real: Stage, point: str, turn: str) -> None:
@@ -71,18 +83,19 @@ async def clew_is_killed(stage: Stage, point: str, turn: str) -> None:
         async with stage.open() as client:
             thread = await client.thread("t", cwd=stage.work, permissions=permissions)
             await (await thread.ask(voice.prompt()))
+    earlier = voice.prompt() if turn == "warm" else ""
     prompt = voice.prompt(words_for(point))
-    ask_and_die(stage, prompt, point)
+    ask_and_die(stage, prompt, point, earlier=earlier)
     async with stage.open() as client:
         assert not stage.processes(), "what the dead run left running is ended"
         [run, *_] = await client.runs()
-        if point == "outcome_stored":
+        if point in ("outcome_stored", "agent_kept"):
             assert run.status == "answered"
         else:
             assert run.status == "interrupted"
             assert [dead.id for dead in client.recovered] == [run.id]
-        leases = await client.engine.store.call(lambda store: store.leases.under("thread/"))
-        assert not leases, "its lease is free"
+        leases = await client.engine.store.call(lambda store: store.leases.under())
+        assert not leases, "its leases are free"
         await next_turn_is_true(stage, client, voice, prompt)
 
 

@@ -17,6 +17,7 @@ from clew.core.pins import Pin, PinState
 from clew.core.record import replace
 from clew.engine import leases
 from clew.engine.attempt import AttemptEnd
+from clew.engine.faults import passed
 from clew.engine.planning.plan import AttemptPlan
 from clew.engine.process.agent import AgentProcess
 from clew.engine.sessions.observation import file_of
@@ -108,6 +109,7 @@ class AgentSupply:
         self._process = self._session = None
         if process is not None and session is not None:
             await self._warm.keep(process, session)
+            passed("agent_kept")
         elif process is not None:
             await process.end(grace_s=0, at_once=True)
 
