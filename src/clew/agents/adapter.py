@@ -253,9 +253,11 @@ class Adapter(Protocol):
         ...
 
     def reader(self, launch: LaunchProfile, prompt_id: str = "", *, warm: bool = False) -> StreamReader:
-        """The reader of one turn. The rest is given only for an agent that may be kept (`startup_files`): `prompt_id` is
-        the uuid that `prompt_line` was given. `warm`: the process has run before, so what it writes until it takes up
-        this prompt does not belong to the turn."""
+        """The reader of one turn. The rest is given only for an agent that may be kept (`startup_files`).
+
+        `prompt_id` is the uuid that `prompt_line` was given. `warm`: the process has run before, so what it writes
+        until it takes up this prompt does not belong to the turn.
+        """
         ...
 
     def startup_files(self, launch: LaunchProfile, environ: Mapping[str, str]) -> Sequence[str] | None:

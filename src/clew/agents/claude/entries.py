@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from clew.agents.adapter import SessionCall, SessionEntry
-from clew.agents.claude.numbers import number, usage
+from clew.agents.claude import numbers
+from clew.agents.claude.numbers import usage
 from clew.agents.claude.tool_result import read_tool_result
 from clew.agents.claude.transcript import Line, Row
 from clew.core.costs.usage import NO_USAGE, Usage
@@ -182,7 +183,7 @@ class Entries:
                 is_prompt=draft.is_prompt,
                 at=draft.at,
                 images=draft.images,
-                total_usd=number(draft.row.total_usd),
+                total_usd=numbers.number(draft.row.total_usd),
             )
         return SessionEntry(
             draft.row.uuid,
