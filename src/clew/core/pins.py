@@ -213,6 +213,7 @@ class Observed(Record):
     before: tuple[SessionTurn, ...] = ()  # turns that were made outside Clew before our pending line …
     outside: tuple[SessionTurn, ...] = ()  # … and those after everything that is ours
     beside: tuple[SessionTurn, ...] = ()  # those that were made during our run, and that the session has lost by it
+    is_displaced: bool = False  # our turn is in the file, but not on the chain: others continued from before it
     compacted: bool = False  # the agent has replaced earlier turns by a summary since our last turn
     summarised: int = 0  # how many prompts and answers of the turns that were made outside are in that summary
     model: str = ""  # the newest turn's, if the file names it

@@ -15,8 +15,9 @@ import pytest
 
 from clew.api.client import Client, Reply, Thread
 from clew.core.runs.events import AttemptStarted
+from clew.engine import faults
 from clew.testing.stage import Stage
-from clew.testing.truth import TokenModel, expected
+from clew.testing.truth import TokenModel, expected, tokens
 from turns.plain_cli import PlainCli
 
 WARM = {"warm.keys": True}
@@ -305,3 +306,32 @@ async def test_a_kept_agent_is_recovered_after_its_client_was_killed(scripted: S
             assert not await other.engine.store.call(lambda store: store.leases.under("warm/"))
         assert not scripted.processes()
         assert (await talk.ask()).status == "answered", "the pool has noticed that it is gone"
+
+
+@pytest.mark.parametrize("point", ["decided", "spawned", "result_read", "outcome_known"])
+async def test_what_is_said_outside_during_a_turn_is_kept_and_shown_once(stage: Stage, point: str) -> None:
+    """The process does not see it. Both sides are in the thread, and the next turn shows what the session lacks."""
+    async with conversation(stage) as talk:
+        await talk.ask()
+        [file] = stage.session_files()
+        said: list[str] = []
+
+        def say_outside(passed: str) -> None:
+            if passed == point and not said:
+                said.extend(PlainCli(stage).ask(file.stem, talk.voice.outside_prompt()))
+
+        prompt = talk.voice.prompt()
+        faults.install(say_outside)
+        try:
+            reply = await (await talk.thread.ask(prompt)).reply()
+        finally:
+            faults.install(None)
+        assert reply.status == "answered"
+        after = talk.voice.prompt()
+        assert (await (await talk.thread.ask(after)).reply()).status == "answered"
+        shown = [token for _, text in stage.shown for token in tokens(text)]
+        wanted = [token for text in (prompt, reply.text, *said, after) for token in tokens(text)]
+        assert not [token for token in wanted if token not in shown], f"{wanted} is shown: {shown}"
+        assert len({*shown}) == len(shown), "and shown once"
+        assert said[0] in [turn.text for turn in await talk.thread.turns()]
+        assert await talk.was_warm(await (await talk.thread.ask(talk.voice.prompt())).reply())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from clew.core.outcome import Outcome
-from clew.core.pins import Pin
 from clew.core.record import replace
 from clew.core.runs.events import RunEnded
 from clew.core.runs.run import LIVE, IllegalStatus, Run, RunStatus
@@ -45,7 +44,11 @@ class EndOfRun:
         await self._store.atomically(write, is_stored)
 
     async def conclude(
-        self, plan: AttemptPlan, end: AttemptEnd, status: RunStatus, also: Callable[[Store, AttemptEnd, Pin], None]
+        self,
+        plan: AttemptPlan,
+        end: AttemptEnd,
+        status: RunStatus,
+        also: Callable[[Store, AttemptEnd, RunResults], None],
     ) -> FinishedRun:
         """Stores the end of the last attempt, and of the run. `also` writes more in the same transaction."""
         passed("outcome_known")
@@ -65,13 +68,13 @@ class EndOfRun:
         end: AttemptEnd,
         status: RunStatus,
         unstored: Sequence[JournalEntry],
-        also: Callable[[Store, AttemptEnd, Pin], None],
+        also: Callable[[Store, AttemptEnd, RunResults], None],
     ) -> tuple[FinishedRun, list[JournalEntry]]:
         """Stores the last events and releases the leases in the same transaction. So a run that has ended always has
         its last event and never blocks the next run of its thread, even if this process dies next."""
         self._leases.fence(store)
         finished, warning = self._results.store_run(store, plan, end, status)
-        also(store, end, self._results.pin)
+        also(store, end, self._results)
         run = finished.run
         message = finished.error.message if finished.error else ""
         ended = RunEnded(run.status, end.outcome, run.usage, run.cost_usd, message)

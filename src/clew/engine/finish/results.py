@@ -55,7 +55,7 @@ class RunResults:
         self.pin: Pin  # as it was stored after the last attempt
         self.model = run.model  # None until the agent reports it
         self.session_id: str | None = None  # the current attempt's, if the agent chooses the ids of its sessions
-        self._observed = NOTHING_OBSERVED  # the session's file after the last attempt, if that was a success
+        self.observed = NOTHING_OBSERVED  # the session's file after the last attempt, if that was a success
         self._spent: dict[str, tuple[Usage, float]] = {}  # by attempt id, because a transaction may be repeated
 
     def attempt_began(self, plan: AttemptPlan) -> None:
@@ -95,7 +95,7 @@ class RunResults:
         answer = self._answer_turn(end, now)
         pin, warning = self.store_attempt(store, plan, end, answer)
         if answer is not None:  # the session's file may be the first to name the model, and names the turn's last line
-            end_id = self._observed.end_id if end.outcome is Outcome.SUCCESS else None
+            end_id = self.observed.end_id if end.outcome is Outcome.SUCCESS else None
             answer = replace(answer, model=self.model, message_id=end_id or answer.message_id)
             store.turns.add(self.run.thread_id, answer)
         came_in = self._bring_in(store, pin)
@@ -124,7 +124,7 @@ class RunResults:
 
     def _bring_in(self, store: Store, pin: Pin) -> Warned | None:
         """Somebody used the session in its plain CLI during the run: these turns come in too."""
-        observed = self._observed
+        observed = self.observed
         if pin.pending is not None or not (observed.before or observed.outside or observed.beside):
             return None
         thread = store.threads.require_by_id(self.run.thread_id)
@@ -184,9 +184,11 @@ class RunResults:
             observed = Observed(SessionState.SAME, holds_pending=True, answer_text=said)
         else:
             observed = observe_turn(self.adapter, pin)
-        self._observed = observed
+        self.observed = observed
         if observed.is_damaged:
             return pin, self._altered(pin)
+        if observed.is_displaced:
+            return pin, self._displaced()
         if not observed.exists or not observed.holds_pending or pin.pending is None:
             return pin, self._not_saved(pin, "this turn")
         self.model = self.model or observed.model or None
@@ -205,6 +207,13 @@ class RunResults:
             "session_not_saved",
             f"{self.adapter.name} did not save {what} in its session file{place}.{why} "
             "Nothing is lost: the next turn brings it along.",
+        )
+
+    def _displaced(self) -> Warned:
+        return Warned(
+            "session_diverged",
+            f"Somebody used this session outside Clew during the run, and {self.adapter.name} continues it there. "
+            "Nothing is lost: the next turn brings this one along.",
         )
 
     def _altered(self, pin: Pin) -> Warned:

@@ -213,7 +213,9 @@ def observe_turn(adapter: Adapter, pin: Pin) -> Observed:
     if is_altered(pin.mark, found):
         return DAMAGED
     observed = observed_in(view, pin, is_ours=True)
-    return _marked(replace(observed, beside=_beside(view, pin)), found, view.size_bytes)
+    ours = pin.pending.user_uuid if pin.pending is not None else None
+    is_displaced = any(entry.id == ours for entry in view.beside)
+    return _marked(replace(observed, beside=_beside(view, pin), is_displaced=is_displaced), found, view.size_bytes)
 
 
 def _beside(view: SessionView, pin: Pin) -> tuple[SessionTurn, ...]:

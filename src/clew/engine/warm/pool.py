@@ -147,7 +147,7 @@ class WarmPool(WarmAgents):
 
     async def take(self, wanted: WarmSession) -> AgentProcess | None:
         kept = self._kept.get(wanted.session_id)
-        if kept is None or kept.session != wanted:
+        if kept is None or kept.session != wanted or not wanted.is_untouched:
             await self.discard(wanted.thread_id)
             return None
         del self._kept[wanted.session_id]

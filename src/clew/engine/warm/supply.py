@@ -18,6 +18,7 @@ from clew.core.record import replace
 from clew.engine import leases
 from clew.engine.attempt import AttemptEnd
 from clew.engine.faults import passed
+from clew.engine.finish.results import RunResults
 from clew.engine.planning.plan import AttemptPlan
 from clew.engine.process.agent import AgentProcess
 from clew.engine.sessions.observation import file_of
@@ -92,10 +93,10 @@ class AgentSupply:
         """The process waits for another prompt after its turn."""
         self._process = process
 
-    def store_kept(self, store: Store, end: AttemptEnd, pin: Pin) -> None:
+    def store_kept(self, store: Store, end: AttemptEnd, results: RunResults) -> None:
         """In the transaction that stores the end of the run: decides whether the process is kept."""
-        session, process = self._session, self._process
-        if session is None or process is None or not _is_settled(end, pin):
+        session, process, pin = self._session, self._process, results.pin
+        if session is None or process is None or not _is_settled(end, results):
             self._session = None
             return
         self._session = _marked(session, self._adapter, pin)
@@ -127,10 +128,13 @@ def _marked(session: WarmSession, adapter: Adapter, pin: Pin) -> WarmSession:
     return replace(session, file=str(path), size_bytes=mark.size_bytes, leaf=mark.last_entry)
 
 
-def _is_settled(end: AttemptEnd, pin: Pin) -> bool:
-    """Whether the turn succeeded, and the session's file bears it out."""
+def _is_settled(end: AttemptEnd, results: RunResults) -> bool:
+    """Whether the turn succeeded, the session's file bears it out, and nobody else has continued the session: the
+    process knows nothing of that."""
+    pin, observed = results.pin, results.observed
     is_good = end.outcome is Outcome.SUCCESS and pin.state is PinState.GOOD and pin.pending is None
-    return end.stays and is_good and pin.mark is not None and pin.mark.last_entry is not None
+    is_alone = not (observed.before or observed.outside or observed.beside)
+    return end.stays and is_good and is_alone and pin.mark is not None and pin.mark.last_entry is not None
 
 
 def _continues(plan: AttemptPlan) -> bool:

@@ -49,6 +49,7 @@ class ScriptedSession:
         self.entries: list[Line] = []
         self.by_uuid: dict[str, Line] = {}
         self.leaf: str | None = None
+        self.checkpoint: str | None = None  # where the process that ended last left the session
         self.account = Account()
         self.saving = True
         self.unwritten: list[Line] = []  # a fork's copied chain, until its first prompt arrives
@@ -69,6 +70,7 @@ class ScriptedSession:
             self._load_line(text)
         if not any(entry["type"] in ("user", "assistant") for entry in self.entries):
             raise NoConversation(f"No conversation found with session ID: {self.id}")
+        self.return_to_checkpoint()
         self.move_preserved()
         self.resumed = True
 
@@ -81,11 +83,25 @@ class ScriptedSession:
             return
         if line.get("type") == "cost-state":
             self.account.restore(line)
+        elif line.get("type") == "last-prompt":
+            self.checkpoint = line.get("leafUuid")
         elif line.get("uuid") and line.get("type") in ("user", "assistant", "attachment", "system"):
             boundary = line.get("subtype") == "compact_boundary"
             if line.get("parentUuid") not in self.by_uuid and self.entries and not boundary:
                 line["parentUuid"] = self.leaf
             self._remember(line)
+            if boundary:
+                self.checkpoint = None
+
+    def return_to_checkpoint(self) -> None:
+        """A process that ends says where the session ends. Entries of another process that came later and do not follow
+        from there are not on the active chain."""
+        if self.checkpoint not in self.by_uuid or self.checkpoint in [entry["uuid"] for entry in self.chain()]:
+            return
+        self.leaf = self.checkpoint
+        for entry in self.entries:
+            if entry.get("parentUuid") == self.leaf and entry["type"] == "attachment":
+                self.leaf = entry["uuid"]
 
     def _remember(self, entry: Line) -> None:
         self.entries.append(entry)
