@@ -18,6 +18,7 @@ from bench.timing import tell
 NAMES = {
     "startup": "clew --help against python -c pass",
     "overhead": "a follow-up with clew ask against the bare CLI",
+    "warm": "a follow-up in every way: bare CLI, clew ask cold and with the daemon, HTTP, and two peers",
     "rules": "a conversation with and without the project's rules, in tokens",
     "cost": "conversations by transcript and by resume, in tokens",
     "rewind": "an edit and a retry, rewound and fresh, in tokens",
@@ -32,6 +33,7 @@ NAMES = {
     "backlog": "50,000 queued jobs and four workers: jobs a second, evenly spread, and what a scan costs",
     "reviews": "a review's follow-ups by the full prompt and by resume, in tokens",
     "delivery": "from the agent's event to a client of the daemon",
+    "idle": "memory and CPU of a daemon that has nothing to do, with 20,000 threads",
     "hooks": "from a forge's event to the daemon's answer",
 }
 

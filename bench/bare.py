@@ -18,6 +18,7 @@ class BareTurn:
 
     began: float
     first_line: float
+    first_text: float
     result: float
     exited: float
 
@@ -40,7 +41,7 @@ class BareConversation:
         session = f"--resume={self._session_id}" if self._turns else f"--session-id={self._session_id}"
         self._turns += 1
         line = prompt_line(prompt, str(uuid.uuid4()))
-        first_line = result = 0.0
+        first_line = first_text = result = 0.0
         began = time.time()
         with subprocess.Popen(
             [str(self._stage.binary), *self._profile, session],
@@ -55,6 +56,8 @@ class BareConversation:
             process.stdin.flush()
             for out in process.stdout:
                 first_line = first_line or time.time()
+                if not first_text and b'"type":"text_delta"' in out:
+                    first_text = time.time()
                 if out.startswith(b'{"type":"result"') or b'"type":"result"' in out:
                     if b'"is_error":true' in out:
                         raise RuntimeError(f"the bare CLI failed: {out[:300]!r}")
@@ -63,7 +66,7 @@ class BareConversation:
         exited = time.time()
         if process.returncode or not result:
             raise RuntimeError(f"the bare CLI ended with {process.returncode} and without an answer")
-        return BareTurn(began, first_line, result, exited)
+        return BareTurn(began, first_line, first_text or result, result, exited)
 
 
 def _without_session(profile: Sequence[str]) -> list[str]:

@@ -40,11 +40,18 @@ class Daemon:
     stage: Stage
     port: int
     token: str
+    pid: int
+
+    def get(self, path: str) -> Any:
+        return self._asked(path, None)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
+        return self._asked(path, json.dumps(body).encode())
+
+    def _asked(self, path: str, body: bytes | None) -> Any:
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.port}{path}",
-            json.dumps(body).encode(),
+            body,
             {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request, timeout=LIMIT_S) as response:
@@ -110,28 +117,36 @@ async def _listen(daemon: Daemon, threads: int, prompt: str) -> list[float]:
 
 @contextmanager
 def running_daemon(threads: int, **environ: str) -> Iterator[Daemon]:
-    with tempfile.TemporaryDirectory() as folder, _model_api() as api:
+    with tempfile.TemporaryDirectory() as folder, model_api() as api:
         stage = Stage(Path(folder), api, scripted_agent.install(Path(folder) / "agent"))
-        process = subprocess.Popen(
-            [sys.executable, "-m", "clew", "serve", "--port", "0"],
-            env={**stage.environ, "CLEW_MAX_AGENTS": str(threads), **environ},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            found = re.match(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)", process.stdout.readline())
-            if found is None:
-                raise RuntimeError("clew serve did not start")
-            yield Daemon(stage, int(found[1]), found[2])
-        finally:
-            process.terminate()
-            process.wait(LIMIT_S)
+        with serving(stage, CLEW_MAX_AGENTS=str(threads), **environ) as daemon:
+            yield daemon
 
 
 @contextmanager
-def _model_api() -> Iterator[Any]:
-    """Runs in a process of its own, so that it does not slow down the listeners."""
+def serving(stage: Stage, **environ: str) -> Iterator[Daemon]:
+    """`clew serve` on a free port, with the stage's environment and these variables."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "clew", "serve", "--port", "0"],
+        cwd=stage.work,
+        env={**stage.environ, **environ},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        found = re.match(r"http://127\.0\.0\.1:(\d+)/\?token=(\S+)", process.stdout.readline())
+        if found is None:
+            raise RuntimeError("clew serve did not start")
+        yield Daemon(stage, int(found[1]), found[2], process.pid)
+    finally:
+        process.terminate()
+        process.wait(LIMIT_S)
+
+
+@contextmanager
+def model_api() -> Iterator[Any]:
+    """Runs in a process of its own, so that it does not slow down who listens or measures."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs,), daemon=True)
     process.start()

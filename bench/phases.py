@@ -29,20 +29,23 @@ _IMPORT_LINE = re.compile(r"import time:\s+(\d+) \|\s+\d+ \|\s+(\S+)")
 _IMPORT_ALL = (
     "import sys, time\n"
     "names = sys.argv[1].split(',')\n"
+    "sys.modules.update(dict.fromkeys({'ssl'} - set(names)))\n"  # asyncio is loaded without it
     "began, cpu = time.perf_counter(), time.process_time()\n"
     "for name in names:\n"
     "    __import__(name)\n"
     "print(time.perf_counter() - began, time.process_time() - cpu)\n"
 )
 
+AGENT, AGENT_EXIT = "agent: spawn to result, its first event durable", "agent: result to exit, its family looked for"
+
 # Each phase is the time from one point of a turn to the next. The middle two have a counterpart in a bare turn.
 STEPS = (
     ("interpreter start", "called", "began"),
     ("open the store, find the thread, prompt durable (imports taken out)", "began", "prompt_stored"),
     ("leases, decision and provisional pin durable", "prompt_stored", "decided"),
-    ("attempt's first event durable", "decided", "spawning"),
-    ("agent: spawn to result", "spawning", "result_read"),
-    ("agent: result to exit, its family looked for", "result_read", "process_ended"),
+    ("command and environment, for which git reads its settings", "decided", "spawning"),
+    (AGENT, "spawning", "result_read"),
+    (AGENT_EXIT, "result_read", "process_ended"),
     ("answer, pin and last events durable", "process_ended", "outcome_stored"),
     ("leases given back, store and loop closed", "outcome_stored", "returned"),
     ("interpreter exit", "returned", "gone"),
@@ -78,10 +81,8 @@ class Phases:
     def table(self) -> Table:
         """The median of each phase. So their sum is close to the difference of the medians, but not equal to it."""
         bare_of = {
-            "agent: spawn to result": Sample.of(turn.result - turn.began for turn in self.bare).median,
-            "agent: result to exit, its family looked for": Sample.of(
-                turn.exited - turn.result for turn in self.bare
-            ).median,
+            AGENT: Sample.of(turn.result - turn.began for turn in self.bare).median,
+            AGENT_EXIT: Sample.of(turn.exited - turn.result for turn in self.bare).median,
         }
         whole_bare = Sample.of(turn.took_s for turn in self.bare).median
         import_s, import_cpu_s = (Sample.of(values).median for values in zip(*self.imports, strict=True))

@@ -46,7 +46,7 @@ def measure(quick: bool) -> Result:
         try:
             for size in (small, large):
                 tell(f"  {size:,} threads")
-                stores.append(_filled(Path(folder) / f"{size}.db", size))
+                stores.append(filled(Path(folder) / f"{size}.db", size))
             rows = [_timed(name, way, stores, rounds) for name, way in WAYS.items()]
         finally:
             for store in stores:
@@ -80,7 +80,8 @@ def _timed(name: str, way: Callable[[Store], object], stores: list[Store], round
     return name, before, after, after / before
 
 
-def _filled(path: Path, size: int) -> Store:
+def filled(path: Path, size: int) -> Store:
+    """A new store with that many threads. The caller closes it."""
     store = open_store(path)
     chance = random.Random(7)
     words = [f"w{number}" for number in range(5_000)]

@@ -3,10 +3,12 @@
     python traced.py OUT_FILE ask -t NAME PROMPT
 
 Each point has its wall-clock time and the CPU time that this process had used by then. The points are the engine's
-named fault points, and the spawn itself. The recorded modules are those that were loaded when the agent was spawned:
-later ones are imported while the agent starts, which costs no time.
+named fault points, and the launch of the agent (not the start of git before it). The recorded modules are those that
+were loaded by then: later ones are imported while the agent starts, which costs no time.
 """
 
+import gc
+import os
 import sys
 import time
 
@@ -15,11 +17,20 @@ ALREADY_LOADED = set(sys.modules)  # by the interpreter itself
 
 import json  # noqa: E402
 from pathlib import Path  # noqa: E402
-from typing import Any  # noqa: E402
+from typing import Any, NoReturn  # noqa: E402
 
 
-def main(out: str, argv: list[str]) -> int:
+def main(out: str, argv: list[str]) -> NoReturn:
+    """Like `clew.cli.main.entry`: no garbage is collected while modules load, and the interpreter is not shut down."""
+    gc.disable()
+
+    from clew.cli.client_runner import load_asyncio_quickly
     from clew.cli.main import main as clew
+
+    load_asyncio_quickly()  # as a command does: an import of asyncio before that would load ssl
+
+    from clew.engine import faults
+    from clew.engine.process import agent
 
     points = {"began": BEGAN}
     modules: list[str] = []
@@ -27,24 +38,21 @@ def main(out: str, argv: list[str]) -> int:
     def passed(point: str) -> None:
         points.setdefault(point, (time.time(), time.process_time()))
 
-    async def timed_spawn(*args: Any, **options: Any) -> Any:
+    async def timed_launch(*args: Any, **options: Any) -> Any:
         passed("spawning")
-        process = await spawn(*args, **options)
         modules.extend(name for name in sys.modules if name not in ALREADY_LOADED)
-        return process
-
-    import asyncio
-
-    from clew.engine import faults
+        return await launch(*args, **options)
 
     faults.install(passed)
-    spawn = asyncio.create_subprocess_exec
-    asyncio.create_subprocess_exec = timed_spawn
+    launch = agent.launch
+    agent.launch = timed_launch
     status = clew(argv)
     passed("returned")
     Path(out).write_text(json.dumps({"points": points, "modules": modules}))
-    return status
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    main(sys.argv[1], sys.argv[2:])

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize(
-    "name", ["decision", "store", "sessions", "session_read", "threads", "push", "delivery", "hooks"]
+    "name", ["decision", "store", "sessions", "session_read", "threads", "push", "delivery", "idle", "hooks"]
 )
 def test_quick_bench_measures_something(name: str) -> None:
     run_quick_bench(name)
@@ -30,6 +30,12 @@ def test_quick_bench_measures_something(name: str) -> None:
 def test_quick_bench_with_the_real_cli_shows_each_turn_once(name: str) -> None:
     """A turn that is not shown, or shown twice, exceeds a limit of these benches."""
     run_quick_bench(name)
+
+
+@pytest.mark.real
+def test_quick_bench_with_the_real_cli_has_an_answer_from_every_way() -> None:
+    """A way that does not answer the prompt, or leaves a process running, ends the bench with an error."""
+    run_quick_bench("warm")
 
 
 def run_quick_bench(name: str) -> None:
