@@ -18,9 +18,9 @@ from bench.report import Column, Result, Table
 from bench.timing import Sample, counted, tell
 from clew.agents.claude import Claude
 from clew.core.decision import Abilities, DecisionCase, DecisionRequest, Policy, Resume, decide
-from clew.core.history import History, Role, Turn
+from clew.core.history import Absorbed, History, Role, Turn
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
-from clew.core.pins import Absorbed, Mark, Observed, Pin, PinState, Runtime
+from clew.core.pins import Mark, Observed, Pin, PinState, Runtime
 from clew.core.record import replace
 from clew.core.runs.run import Owner
 from clew.core.session import SessionState

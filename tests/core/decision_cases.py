@@ -12,10 +12,9 @@ from clew.core.decision import (
     Policy,
     decide,
 )
-from clew.core.history import History, Role, Turn
+from clew.core.history import Absorbed, History, Role, Turn
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pins import (
-    Absorbed,
     Mark,
     Observed,
     Pin,

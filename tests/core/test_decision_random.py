@@ -24,10 +24,9 @@ from clew.core.decision import (
     objection,
     resumes,
 )
-from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
+from clew.core.history import Absorbed, History, Role, Turn, Visibility, text_digest, visible
 from clew.core.ids import PinId, SessionId, TurnId
 from clew.core.pins import (
-    Absorbed,
     Mark,
     Observed,
     Pending,
@@ -78,7 +77,7 @@ def pins_of(draw: st.DrawFn, seen: History, agent: str, number: int) -> Pin:
     absorbed = [Absorbed.of(turn) for turn in held]
     if absorbed and draw(st.integers(0, 2)) == 0:
         place = draw(st.integers(0, len(absorbed) - 1).map(lambda place: len(absorbed) - 1 - place))
-        absorbed[place] = replace(absorbed[place], digest=draw(st.sampled_from([None, "stale", "stale"])))
+        absorbed[place] = Absorbed(absorbed[place].turn_id, draw(st.sampled_from([None, "stale", "stale"])))
     return make_pin(
         id=PinId(f"p{number}"),
         session_id=SessionId(f"s{number}"),

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from clew.core.history import History, Role, Turn, digest
+from clew.core.history import Absorbed, History, Role, Turn, digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pins import (
     NOTHING_OBSERVED,
-    Absorbed,
     IllegalMove,
     Mark,
     Observed,
