@@ -34,9 +34,8 @@ from clew.core.pins import (
     PinState,
     SessionEnd,
 )
-from clew.core.record import replace
 from clew.core.session import SessionState
-from core.decision_cases import NOW, RUNTIME, ask, make_pin
+from core.decision_cases import NOW, RUNTIME, ask, long, make_pin
 
 MARKS = st.none() | st.builds(Mark, st.integers(0, 3), st.sampled_from(["e1", "e2", None]))
 AGENTS = st.sampled_from(["claude", "claude", "codex"])
@@ -249,3 +248,9 @@ def test_the_decision_is_deterministic(case: dict[str, Any]) -> None:
 def test_the_session_that_would_be_resumed_is_known_without_a_prompt(case: dict[str, Any]) -> None:
     decision, whole = ask(**case), DecisionCase(**case)
     assert resumes(whole, objection(whole)) == (decision.session_id if isinstance(decision, Resume) else None)
+
+
+@settings(max_examples=400, deadline=None)
+@given(cases())
+def test_the_decision_is_the_same_if_the_turns_are_read_only_when_they_are_looked_at(case: dict[str, Any]) -> None:
+    assert ask(**{**case, "history": long(case["history"])}) == ask(**case)

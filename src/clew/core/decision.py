@@ -381,7 +381,7 @@ def _resume(case: DecisionCase, reason: Reason | None, rewound: RewoundPin | Non
 def _work_done(case: DecisionCase, pin: Pin, lacks: History) -> str | None:
     """What the turns that a copy does not hold did to the files; and what the host knows about the work of an
     interrupted agent, if the session does not even have a prompt of that work."""
-    held = {each.turn_id for each in pin.absorbed}
+    held = {each.turn_id for each in pin.absorbed} if case.effects else ()
     dropped = prompts.dropped_effects([text for turn_id, text in case.effects.items() if turn_id not in held])
     interrupted = case.request.work_done if any(turn.role is Role.USER for turn in lacks) else None
     return "\n\n".join(part for part in (dropped, interrupted) if part) or None

@@ -12,8 +12,9 @@ looks at them. It is a value like the tuple: its outline says which texts these 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Protocol, Self, overload
 
 from clew.core.ids import RunId, TurnId
@@ -92,8 +93,8 @@ class Absorbed(str):
         return cls(turn.id, digest(turn))
 
     @classmethod
-    def from_text(cls, text: str) -> Self:
-        return super().__new__(cls, text)
+    def from_texts(cls, texts: Iterable[str]) -> tuple[Self, ...]:
+        return tuple(map(partial(str.__new__, cls), texts))
 
     @property
     def turn_id(self) -> TurnId:
@@ -104,10 +105,6 @@ class Absorbed(str):
     def digest(self) -> str | None:
         size, _, rest = self.partition(":")
         return rest[int(size) + 1 :] or None
-
-    def allows(self, standing: Absorbed) -> bool:
-        """Whether `standing`, a turn of the thread with its digest, is still the turn that was absorbed."""
-        return self == standing or (self.endswith(":") and standing.startswith(self))
 
     def __repr__(self) -> str:
         return f"Absorbed({self.turn_id!r}, {self.digest!r})"

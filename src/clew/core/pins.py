@@ -143,7 +143,7 @@ def standing_count(pin: Pin, seen: Sequence[Turn]) -> int:
     filled, last, count = 0, -1, 0  # `filled`: how many turns of `seen` are held without a gap, from its first
     for number, known in enumerate(pin.absorbed, start=1):
         place = places.get(known.turn_id)
-        if place is None or not known.allows(outline[place]) or (place < last and not seen[place].outside):
+        if place is None or not _is_unchanged(known, outline[place]) or (place < last and not seen[place].outside):
             break
         held[place] = True
         if not seen[place].outside:
@@ -158,10 +158,16 @@ def standing_count(pin: Pin, seen: Sequence[Turn]) -> int:
 def _common_prefix(absorbed: Sequence[Absorbed], outline: Sequence[Absorbed]) -> int:
     count = 0
     for known, standing in zip(absorbed, outline, strict=False):
-        if known != standing and not known.allows(standing):  # most are equal, and this is asked ten thousand times
+        if known != standing and not _is_unchanged(known, standing):  # most are equal, and there may be thousands
             break
         count += 1
     return count
+
+
+def _is_unchanged(known: Absorbed, standing: Absorbed) -> bool:
+    """Whether the turn that stands in the thread is the one that was absorbed. One without a digest was not shown, so
+    its text does not matter: what was absorbed is then the beginning of what stands, up to the digest."""
+    return known == standing or (known.digest is None and standing.startswith(known))
 
 
 def _part_stands(pin: Pin, seen: Sequence[Turn]) -> bool:
@@ -174,8 +180,9 @@ def _part_stands(pin: Pin, seen: Sequence[Turn]) -> bool:
 
 def missed(pin: Pin, seen: Sequence[Turn]) -> History:
     """The turns of `seen` that a session which stands there has not absorbed, or only in part."""
-    if isinstance(seen, LongHistory) and _common_prefix(pin.absorbed, seen.outline) == len(pin.absorbed):
-        return tuple(seen[len(pin.absorbed) :])
+    count = len(pin.absorbed)
+    if isinstance(seen, LongHistory) and _common_prefix(pin.absorbed, seen.outline) == count:
+        return tuple(seen[count:])
     held = {known.turn_id for known in pin.absorbed}
     return tuple(seen[place] for place, turn_id in enumerate(ids_of(seen)) if turn_id not in held)
 

@@ -306,7 +306,7 @@ def is_outlined(row: Row) -> bool:
 def absorbed_in(listed: str | None, count: int) -> tuple[Absorbed, ...] | None:
     """The list from one text, in which the database joined its entries. None: an id contains the separator."""
     entries = listed.split(SEPARATOR) if listed else []
-    return tuple(map(Absorbed.from_text, entries)) if len(entries) == count else None
+    return Absorbed.from_texts(entries) if len(entries) == count else None
 
 
 def images_from(body: str | None) -> tuple[Image, ...]:
