@@ -75,9 +75,6 @@ EQUIVALENT: dict[str, str] = {
     "missed: never in if isinstance(seen, LongHistory) and _common_prefix(pin.absorbed, seen.outline) == count:": (
         "a faster way to the same answer"
     ),
-    "_common_prefix: part 1 left out in known != standing and (not _is_unchanged(known, standing))": (
-        "a faster way to the same answer"
-    ),
     "standing_count: one more in 1 of filled, last, count = (0, -1, 0)": "any number below the first place does",
     "standing_count: the boundary moved in filled > last": "the turn at `last` is held, so `filled` is never there",
     "standing_count: the boundary moved in place < last": "no session absorbs a turn twice",

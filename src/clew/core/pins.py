@@ -158,7 +158,7 @@ def standing_count(pin: Pin, seen: Sequence[Turn]) -> int:
 def _common_prefix(absorbed: Sequence[Absorbed], outline: Sequence[Absorbed]) -> int:
     count = 0
     for known, standing in zip(absorbed, outline, strict=False):
-        if known != standing and not _is_unchanged(known, standing):  # most are equal, and there may be thousands
+        if not _is_unchanged(known, standing):
             break
         count += 1
     return count
