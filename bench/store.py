@@ -20,9 +20,9 @@ from pathlib import Path
 
 from bench.report import Check, Column, Result, Table
 from bench.timing import tell
-from clew.core.history import Role, Turn
+from clew.core.history import Absorbed, Role, Turn
 from clew.core.ids import PinId, RunId, SessionId, ThreadId, TurnId
-from clew.core.pins import Absorbed, Pin, PinState, Runtime
+from clew.core.pins import Pin, PinState, Runtime
 from clew.core.record import replace
 from clew.core.runs.events import TextStreamed
 from clew.core.runs.run import Run, RunStatus

@@ -28,9 +28,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "src" / "clew" / "core"
-NAMES = ("decision", "rewind", "decision_random", "outcome", "pins", "session")
+NAMES = ("decision", "rewind", "decision_random", "history", "outcome", "pins", "session")
 TESTS = [str(ROOT / "tests" / "core" / f"test_{name}.py") for name in NAMES]
-DECISION, OUTCOME, PINS, SESSION = "decision", "outcome", "pins", "session"
+DECISION, HISTORY, OUTCOME, PINS, SESSION = "decision", "history", "outcome", "pins", "session"
 # Not run against mutants: it compares the guards with a fixed list, so it notices every swap. Another test must notice
 # the effect.
 LIST = "tests/core/test_decision.py::test_the_guards_are_in_the_designs_order"
@@ -44,6 +44,10 @@ FUNCTIONS = {
         *("candidate", "decide_after", "resumes", "fresh", "with_shorter_transcript", "_resume", "_standing_note"),
         *("_source", "may_use_another", "rewind_of", "_ends_there", "_cut", "_work_done", "_worded"),
         *("_is_expired", "_is_worn_out", "_cannot_fork", "_is_unconfirmed"),
+    ),
+    HISTORY: (
+        *("digest", "ids_of", "outline_of", "visible", "Absorbed.turn_id", "Absorbed.digest", "_Newest.read"),
+        *(f"LongHistory.{name}" for name in ("chars", "end_of_others", "__getitem__", "_part", "__iter__")),
     ),
     OUTCOME: ("classify", "falls_back", "pin_after"),
     PINS: (
@@ -68,6 +72,9 @@ EQUIVALENT: dict[str, str] = {
         "an empty section is left out as well"
     ),
     "standing_count: never in if count == len(pin.absorbed):": "a faster way to the same answer",
+    "missed: never in if isinstance(seen, LongHistory) and _common_prefix(pin.absorbed, seen.outline) == count:": (
+        "a faster way to the same answer"
+    ),
     "standing_count: one more in 1 of filled, last, count = (0, -1, 0)": "any number below the first place does",
     "standing_count: the boundary moved in filled > last": "the turn at `last` is held, so `filled` is never there",
     "standing_count: the boundary moved in place < last": "no session absorbs a turn twice",
@@ -95,13 +102,13 @@ def mutants() -> Iterator[Mutant]:
 
 
 def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
-    """The function, or the method of a class (`Class.method`)."""
+    """The function, or the method of a class (`Class.method`); the last of that name, after its overloads."""
     *classes, name = name.split(".")
     body = tree.body
     for each in classes:
         [found] = [node for node in body if isinstance(node, ast.ClassDef) and node.name == each]
         body = found.body
-    [function] = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == name]
+    [*_, function] = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == name]
     return function
 
 

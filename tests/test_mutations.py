@@ -26,6 +26,6 @@ mutations.unnoticed([mutations.Mutant("outcome", "an impossible break", impossib
 def test_unnoticed_breaks_are_reported_and_a_break_that_cannot_be_made_is_an_error() -> None:
     environ = {"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     done = subprocess.run([sys.executable, "-c", TRIES], env=environ, capture_output=True, text=True, timeout=250)
-    modules = ["decision", "outcome", "pins", "session"]
+    modules = ["decision", "history", "outcome", "pins", "session"]
     assert sorted(ast.literal_eval(done.stdout)) == [f"{module} unbroken" for module in modules]
     assert "the tests did not run with an impossible break: exit status 70" in done.stderr

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from branching.forks import forked, rounds, true_turn
-from clew.core.history import Role
-from clew.core.pins import Absorbed, Pending, PinState
+from clew.core.history import Absorbed, Role
+from clew.core.pins import Pending, PinState
 from clew.core.record import replace
 from clew.hosts.transfer.export import export_thread
 from clew.testing.model.api import ModelApi

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from clew.core import prompts
 from clew.core.decision import (
     Abilities,
     Decision,
@@ -12,10 +14,9 @@ from clew.core.decision import (
     Policy,
     decide,
 )
-from clew.core.history import History, Role, Turn
+from clew.core.history import Absorbed, History, LongHistory, Role, Turn, Visibility, visible
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pins import (
-    Absorbed,
     Mark,
     Observed,
     Pin,
@@ -85,3 +86,30 @@ def ask(
         **more,
     )
     return decide(case)
+
+
+class Reads:
+    """Reads the turns of a long history, as the store does, and notes which were read."""
+
+    def __init__(self, turns: History) -> None:
+        self.all = turns
+        self.of_turns: list[tuple[int, int]] = []  # from, and up to
+
+    def turns(self, outline: Sequence[Absorbed], after: int) -> History:
+        stop = len(self.all) - after
+        found = self.all[stop - len(outline) : stop]
+        assert [Absorbed.of(turn) for turn in found] == [*outline]
+        self.of_turns.append((stop - len(outline), stop))
+        return found
+
+    def chars(self, first: int, stop: int) -> int:
+        return sum(map(prompts.turn_chars, self.all[first:stop]))
+
+    def end_of_others(self, agent: str, stop: int) -> int:
+        return stop - len(visible(self.all[:stop], agent, Visibility.OWN))
+
+
+def long(turns: History, reads: Reads | None = None) -> LongHistory:
+    """The same history, but its turns are read when somebody looks at them."""
+    reads = reads or Reads(turns)
+    return LongHistory(tuple(map(Absorbed.of, turns)), reads.chars(0, len(turns)), reads)

@@ -22,10 +22,9 @@ from clew.core.decision import (
     fresh,
     with_shorter_transcript,
 )
-from clew.core.history import History, Role, Visibility, text_digest, visible
+from clew.core.history import Absorbed, History, Role, Visibility, text_digest, visible
 from clew.core.ids import PinId, SessionId, TurnId
 from clew.core.pins import (
-    Absorbed,
     Mark,
     Observed,
     Pending,

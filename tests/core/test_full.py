@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from clew.core.decision import Abilities, DecisionCase, DecisionRequest, Fresh, Policy, Reason, decide, fresh
-from clew.core.history import Role, Turn
+from clew.core.history import Absorbed, Role, Turn
 from clew.core.ids import TurnId
-from clew.core.pins import NOTHING_OBSERVED, Absorbed, Runtime
+from clew.core.pins import NOTHING_OBSERVED, Runtime
 from clew.core.record import replace
 
 RUNTIME = Runtime("claude", "/bin/claude", "Claude", True, "/config")

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from clew.core.history import History, Role, Turn, digest
+from clew.core.history import Absorbed, History, Role, Turn, digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pins import (
     NOTHING_OBSERVED,
-    Absorbed,
     IllegalMove,
     Mark,
     Observed,
@@ -33,6 +32,7 @@ from clew.core.pins import (
 )
 from clew.core.record import replace
 from clew.core.session import SessionEntry, SessionState, SessionTurn
+from core.decision_cases import Reads, long
 
 LEGAL = {
     ("provisional", "good"),
@@ -256,6 +256,23 @@ def test_another_turn_with_the_same_text_is_not_the_absorbed_one(absorbed: Absor
     assert is_valid(pin, (U1, A1))
     assert not is_valid(pin, (another, A1))
     assert not is_valid(replace(pin, absorbed=(absorbed,)), (another,))
+
+
+@pytest.mark.parametrize("stored", [digest(U1)[:8], "", "another"])
+def test_a_turn_is_unchanged_only_if_its_whole_digest_is_the_same(stored: str) -> None:
+    pin = make_pin(pending=None, absorbed=(Absorbed(U1.id, stored),))
+    assert is_valid(pin, (U1,)) is (stored == "")  # without a digest it was left out, so its text does not matter
+    assert is_valid(pin, long((U1,))) is (stored == "")
+
+
+@pytest.mark.parametrize("held", [(U1, A1), (U1,), (A1,), (U1, U2), (U2, A1), (A1, U1), ()])
+def test_what_a_session_missed_is_the_same_if_only_that_is_read(held: Sequence[Turn]) -> None:
+    pin = make_pin(pending=None, absorbed=tuple(map(Absorbed.of, held)))
+    whole = (*BEFORE, A2)
+    assert missed(pin, long(whole)) == missed(pin, whole) == tuple(turn for turn in whole if turn not in held)
+    reads = Reads(tuple(Turn(TurnId(f"t{n}"), Role.USER, f"text {n}") for n in range(100)))
+    pin = replace(pin, absorbed=tuple(map(Absorbed.of, reads.all[:98])))
+    assert missed(pin, long(reads.all, reads)) == reads.all[98:] and reads.of_turns == [(68, 100)]
 
 
 def outside(name: str, role: Role = Role.USER) -> Turn:

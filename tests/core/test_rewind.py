@@ -16,11 +16,10 @@ from clew.core.decision import (
     Reason,
     Resume,
 )
-from clew.core.history import History, text_digest
+from clew.core.history import Absorbed, History, text_digest
 from clew.core.ids import PinId, SessionId, TurnId
 from clew.core.pins import (
     UNKNOWN_STANDING,
-    Absorbed,
     Mark,
     Observed,
     PartlyAbsorbed,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from clew.core import prompts
-from clew.core.history import Role, Turn
+from clew.core.history import Absorbed, Role, Turn
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
-from clew.core.pins import Absorbed, Pending, Pin, PinState, Runtime
+from clew.core.pins import Pending, Pin, PinState, Runtime
 from clew.core.session_check import ShownThread, Utterance, explains
 
 USER, ASSISTANT = Role.USER, Role.ASSISTANT

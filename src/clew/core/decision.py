@@ -20,11 +20,10 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from clew.core import prompts
-from clew.core.history import History, Role, Turn, Visibility, text_digest, visible
+from clew.core.history import Absorbed, History, Role, Turn, Visibility, ids_of, outline_of, text_digest, visible
 from clew.core.ids import SessionId, TurnId
 from clew.core.pins import (
     UNKNOWN_STANDING,
-    Absorbed,
     Observed,
     Pin,
     PinState,
@@ -200,7 +199,7 @@ class DecisionCase(Record):
     """Everything that the decision depends on. The guards read it too."""
 
     request: DecisionRequest
-    history: History
+    history: Sequence[Turn]
     pins: Sequence[Pin]  # the thread's pins, the oldest first, reconciled with their session files
     abilities: Abilities
     observed: Observed  # the candidate's session file, as the engine just read it
@@ -211,7 +210,7 @@ class DecisionCase(Record):
     lender: Pin | None = None  # while one of the others is looked at: that one
 
     @property
-    def seen(self) -> History:
+    def seen(self) -> Sequence[Turn]:
         """What the agent may see of the history."""
         return visible(self.history, self.request.agent, self.policy.visibility)
 
@@ -299,7 +298,7 @@ def rewind_of(case: DecisionCase, reason: Reason | None) -> RewoundPin | None:
             continue
         cut = _cut(pin, count, end)
         if _ends_there(turn, end, cut, by_id) and is_valid(cut, seen):
-            number = 1 + next(n for n, each in enumerate(case.history) if each.id == turn.id)
+            number = 1 + next(n for n, turn_id in enumerate(ids_of(case.history)) if turn_id == turn.id)
             return Rewind(end.end_id, turn.id, number), cut
     return None
 
@@ -323,7 +322,7 @@ def _cut(pin: Pin, count: int, end: SessionEnd) -> Pin:
     )
 
 
-def fresh(request: DecisionRequest, history: History, policy: Policy, reason: Reason) -> Fresh:
+def fresh(request: DecisionRequest, history: Sequence[Turn], policy: Policy, reason: Reason) -> Fresh:
     """The decision to start fresh for that reason. The engine also calls it to fall back after a failed attempt."""
     seen = visible(history, request.agent, policy.visibility)
     turns, text = seen, request.prompt.text
@@ -382,7 +381,7 @@ def _resume(case: DecisionCase, reason: Reason | None, rewound: RewoundPin | Non
 def _work_done(case: DecisionCase, pin: Pin, lacks: History) -> str | None:
     """What the turns that a copy does not hold did to the files; and what the host knows about the work of an
     interrupted agent, if the session does not even have a prompt of that work."""
-    held = {each.turn_id for each in pin.absorbed}
+    held = {each.turn_id for each in pin.absorbed} if case.effects else ()
     dropped = prompts.dropped_effects([text for turn_id, text in case.effects.items() if turn_id not in held])
     interrupted = case.request.work_done if any(turn.role is Role.USER for turn in lacks) else None
     return "\n\n".join(part for part in (dropped, interrupted) if part) or None
@@ -402,9 +401,8 @@ def _worded(pin: Pin, lacks: History) -> History:
 
 
 def _shown(turns: Sequence[Turn], prompt: Turn, omitted: int) -> tuple[Absorbed, ...]:
-    left_out = (Absorbed(turn.id, None) for turn in turns[:omitted])
-    given = (Absorbed.of(turn) for turn in turns[omitted:])
-    return (*left_out, *given, Absorbed.of(prompt))
+    left_out = (Absorbed(turn_id, None) for turn_id in ids_of(turns[:omitted]))
+    return (*left_out, *outline_of(turns[omitted:]), Absorbed.of(prompt))
 
 
 def _standing_digest(request: DecisionRequest) -> str | None:

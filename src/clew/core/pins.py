@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
 
-from clew.core.history import History, Role, Turn, digest, text_digest
+from clew.core.history import Absorbed, History, LongHistory, Role, Turn, ids_of, outline_of, text_digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.record import Record, replace
 from clew.core.session import SessionState, SessionTurn
@@ -58,17 +58,6 @@ class Runtime(Record):
     product: str  # from --version: a fork of the program has another name
     can_resume: bool
     config_dir: str  # where the agent keeps its sessions
-
-
-class Absorbed(Record):
-    """One turn that a session holds. Without a digest, it was left out of a transcript that was too long."""
-
-    turn_id: TurnId
-    digest: str | None
-
-    @classmethod
-    def of(cls, turn: Turn) -> Absorbed:
-        return cls(turn.id, digest(turn))
 
 
 class Pending(Record):
@@ -145,15 +134,16 @@ def is_valid(pin: Pin, seen: Sequence[Turn]) -> bool:
 
 def standing_count(pin: Pin, seen: Sequence[Turn]) -> int:
     """How many of the absorbed turns, from the session's first, stand in `seen` (rule 1)."""
-    count = _common_prefix(pin.absorbed, seen)
+    outline = outline_of(seen)
+    count = _common_prefix(pin.absorbed, outline)
     if count == len(pin.absorbed):
         return count
-    places = {turn.id: place for place, turn in enumerate(seen)}
+    places = {turn_id: place for place, turn_id in enumerate(ids_of(seen))}
     held = [False] * len(seen)
     filled, last, count = 0, -1, 0  # `filled`: how many turns of `seen` are held without a gap, from its first
     for number, known in enumerate(pin.absorbed, start=1):
         place = places.get(known.turn_id)
-        if place is None or not _is_unchanged(known, seen[place]) or (place < last and not seen[place].outside):
+        if place is None or not _is_unchanged(known, outline[place]) or (place < last and not seen[place].outside):
             break
         held[place] = True
         if not seen[place].outside:
@@ -165,31 +155,36 @@ def standing_count(pin: Pin, seen: Sequence[Turn]) -> int:
     return count
 
 
-def _common_prefix(absorbed: Sequence[Absorbed], seen: Sequence[Turn]) -> int:
+def _common_prefix(absorbed: Sequence[Absorbed], outline: Sequence[Absorbed]) -> int:
     count = 0
-    for known, turn in zip(absorbed, seen, strict=False):
-        if known.turn_id != turn.id or not _is_unchanged(known, turn):
+    for known, standing in zip(absorbed, outline, strict=False):
+        if not _is_unchanged(known, standing):
             break
         count += 1
     return count
 
 
-def _is_unchanged(known: Absorbed, turn: Turn) -> bool:
-    return known.digest is None or known.digest == digest(turn)
+def _is_unchanged(known: Absorbed, standing: Absorbed) -> bool:
+    """Whether the turn that stands in the thread is the one that was absorbed. One without a digest was not shown, so
+    its text does not matter: what was absorbed is then the beginning of what stands, up to the digest."""
+    return known == standing or (known.digest is None and standing.startswith(known))
 
 
 def _part_stands(pin: Pin, seen: Sequence[Turn]) -> bool:
     part = pin.partly_absorbed
     if part is None:
         return True
-    turn = next((turn for turn in seen if turn.id == part.turn_id), None)
+    turn = next((turn for turn in reversed(seen) if turn.id == part.turn_id), None)  # it is nearly always near the end
     return turn is not None and PartlyAbsorbed.of(turn, part.chars) == part
 
 
 def missed(pin: Pin, seen: Sequence[Turn]) -> History:
     """The turns of `seen` that a session which stands there has not absorbed, or only in part."""
+    count = len(pin.absorbed)
+    if isinstance(seen, LongHistory) and _common_prefix(pin.absorbed, seen.outline) == count:
+        return tuple(seen[count:])
     held = {known.turn_id for known in pin.absorbed}
-    return tuple(turn for turn in seen if turn.id not in held)
+    return tuple(seen[place] for place, turn_id in enumerate(ids_of(seen)) if turn_id not in held)
 
 
 class SessionEnd(Record):
@@ -245,7 +240,7 @@ def is_unconfirmed_copy(pin: Pin) -> bool:
     return pin.state is PinState.PROVISIONAL and pin.mark is None and bool(pin.absorbed)
 
 
-def reconcile(pin: Pin, observed: Observed, history: History) -> Pin:
+def reconcile(pin: Pin, observed: Observed, history: Sequence[Turn]) -> Pin:
     """The pin after an attempt without success: what the session really absorbed is read from its file.
 
     `pending` is kept when the file does not show it (the decision then says `unconfirmed`).
@@ -290,7 +285,7 @@ def ends_with(pin: Pin, turn: Turn) -> bool:
     return bool(pin.absorbed) and pin.absorbed[-1] == Absorbed.of(turn)
 
 
-def _answer_after(pending: Pending, history: History) -> Turn | None:
+def _answer_after(pending: Pending, history: Sequence[Turn]) -> Turn | None:
     """The interrupted answer that the thread kept for the pending prompt, if it kept one."""
     prompt = pending.shown[-1].turn_id
     for turn, following in pairwise(history):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from clew.core.history import Role, Turn
+from clew.core.history import LongHistory, Role, Turn
 from clew.core.images import words
 from clew.core.record import Record
 
@@ -142,9 +142,14 @@ def fenced(text: str, mark: str, kind: str = "data") -> str:
 
 def fresh_chars(standing: str | None, turns: Sequence[Turn], text: str, limit_chars: int) -> int:
     """About how long `fresh` would be, without building a transcript that is not sent."""
-    turns_chars = sum(len(heading(turn)) + len(turn.text) + 4 for turn in turns)
+    turns_chars = turns.chars if isinstance(turns, LongHistory) else sum(map(turn_chars, turns))
     transcript = Section(" " * min(turns_chars, limit_chars), 0) if turns else None
     return len(fresh(standing, transcript, text))
+
+
+def turn_chars(turn: Turn) -> int:
+    """About how many characters the turn has in a transcript. The store keeps it with each turn."""
+    return len(heading(turn)) + len(turn.text) + 4
 
 
 def delta(

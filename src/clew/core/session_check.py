@@ -19,8 +19,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from clew.core import prompts
-from clew.core.history import Role, Turn, digest
-from clew.core.pins import Absorbed, Pin
+from clew.core.history import Absorbed, Role, Turn, digest
+from clew.core.pins import Pin
 from clew.core.record import Record
 
 NO_LIMIT = 10**12

@@ -133,7 +133,7 @@ def model_for(request: TurnRequest, configured: str | None, store: Store) -> str
     return known or next(
         (
             pin.model
-            for pin in reversed(store.pins.of_thread(request.thread.id, retired=False))
+            for pin in reversed(store.pins.of_thread(request.thread.id, retired=False, absorbed=False))
             if pin.agent == request.agent and pin.state is PinState.GOOD and pin.model
         ),
         None,

@@ -241,9 +241,9 @@ class LiveTurn(AttemptObserver):
     async def _fallback_reason(self, planner: Planner, plan: AttemptPlan, end: AttemptEnd) -> Reason | None:
         """Why this run tries a fresh session (law 6); None: it does not."""
         tool_ran = end.tool_ran or await self._store.call(lambda _: self._results.tool_called(end))
-        reason = falls_back(
-            end.outcome, resumed=plan.attempt.resumed, tool_ran=tool_ran, can_shorten=planner.can_shorten(plan)
-        )
+        is_too_long = end.outcome is Outcome.OVERFLOW
+        can_shorten = is_too_long and await self._store.call(lambda _: planner.can_shorten(plan))
+        reason = falls_back(end.outcome, resumed=plan.attempt.resumed, tool_ran=tool_ran, can_shorten=can_shorten)
         return None if self._leases.is_lost else reason
 
     async def _fall_back(self, planner: Planner, plan: AttemptPlan, end: AttemptEnd, reason: Reason) -> AttemptPlan:

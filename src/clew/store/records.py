@@ -13,10 +13,11 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from clew.core.costs.usage import StatRow, Usage
-from clew.core.history import Role, Turn, Visibility
+from clew.core.history import Absorbed, Role, Turn, Visibility
 from clew.core.ids import ThreadId
 from clew.core.images import Image, image_from
-from clew.core.pins import Absorbed, Mark, PartlyAbsorbed, Pending, Pin, PinState, Runtime
+from clew.core.pins import Mark, PartlyAbsorbed, Pending, Pin, PinState, Runtime
+from clew.core.prompts import turn_chars
 from clew.core.record import Record, fields_of
 from clew.core.runs.events import Event, from_body
 from clew.core.runs.permissions import Answer, Scope
@@ -27,6 +28,7 @@ from clew.core.thread import Origin, OriginKind, Permissions, SourceThread, Thre
 from clew.errors import StoreError
 
 Row = dict[str, Any]
+SEPARATOR = ";"  # in the lists that the database joins: in the queries `outline` and `absorbed_listed`
 Made = TypeVar("Made")
 R = TypeVar("R", bound=Record)
 
@@ -284,7 +286,27 @@ def turn_from(row: Row) -> Turn:
 
 
 def turn_row(turn: Turn) -> Row:
-    return {**flat(turn, without=("images",)), "images": _images_body(turn.images)}
+    return {**flat(turn, without=("images",)), "images": _images_body(turn.images), **outline_row(turn)}
+
+
+def outline_row(turn: Turn) -> Row:
+    """The columns that say what a session absorbs of the turn. They count only while the turn has that revision."""
+    return {
+        "absorbed_as": str(Absorbed.of(turn)),
+        "absorbed_revision": turn.revision,
+        "transcript_chars": turn_chars(turn),
+    }
+
+
+def is_outlined(row: Row) -> bool:
+    """False: an older Clew wrote or edited the turn."""
+    return row.get("absorbed_as") is not None and row["absorbed_revision"] == row["revision"]
+
+
+def absorbed_in(listed: str | None, count: int) -> tuple[Absorbed, ...] | None:
+    """The list from one text, in which the database joined its entries. None: an id contains the separator."""
+    entries = listed.split(SEPARATOR) if listed else []
+    return Absorbed.from_texts(entries) if len(entries) == count else None
 
 
 def images_from(body: str | None) -> tuple[Image, ...]:

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clew.core.branching.fork import held_of, last_answer, renewed, rounds_in, until_round, until_turn
-from clew.core.history import Role, Turn, digest
+from clew.core.history import Absorbed, Role, Turn, digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
-from clew.core.pins import Absorbed, Pin, PinState, Runtime, is_valid
+from clew.core.pins import Pin, PinState, Runtime, is_valid
 from clew.core.record import replace
 
 RUNTIME = Runtime("claude", "/usr/bin/claude", "Claude Code", True, "/home/me/.claude")

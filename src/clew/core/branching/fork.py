@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-from clew.core.history import History, Role, Turn, digest
+from clew.core.history import Absorbed, History, Role, Turn, digest
 from clew.core.ids import TurnId
-from clew.core.pins import Absorbed, Pin
+from clew.core.pins import Pin
 from clew.core.record import replace
 
 

@@ -7,7 +7,7 @@ process exists (law 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from clew.agents.adapter import Adapter, Binary, LaunchProfile
 from clew.core.costs.usage import NO_USAGE, Usage
@@ -31,11 +31,10 @@ from clew.core.decision import (
     rewind_of,
     with_shorter_transcript,
 )
-from clew.core.history import History, Role, Turn
+from clew.core.history import Absorbed, History, LongHistory, Role, Turn, ids_of
 from clew.core.ids import AttemptId, PinId, SessionId
 from clew.core.pins import (
     NOTHING_OBSERVED,
-    Absorbed,
     Observed,
     Pending,
     Pin,
@@ -74,7 +73,7 @@ class AttemptPlan(Record):
     """An attempt that is about to start."""
 
     request: DecisionRequest
-    history: History
+    history: Sequence[Turn]
     decision: Decision
     pin: Pin
     attempt: Attempt
@@ -97,7 +96,7 @@ class Planner(Record):
     fence: Callable[[Store], None]  # called inside a transaction; raises if another process took the thread over
     drafted: Callable[[AttemptPlan], object] = lambda plan: None  # called with every plan before its commit
     rules: ShownRules = NOT_SHOWN
-    change: Callable[[History], History] = tuple  # for a preview: what is to be changed in the history before
+    change: Callable[[History], History] | None = None  # for a preview: what is to be changed in the history before
 
     def first(self, store: Store) -> AttemptPlan:
         """Plans the run's first attempt. From here on the run has started, and its prompt cannot be changed."""
@@ -111,6 +110,8 @@ class Planner(Record):
         with store.transaction():
             self.fence(store)
             store_arrival(store, thread, arrived)
+            if not isinstance(arrived.history, LongHistory):
+                store.turns.complete_outline(thread.id)
             if self.turn.retry_of is not None:
                 store.turns.archive(
                     thread.id,
@@ -128,13 +129,18 @@ class Planner(Record):
 
     def session(self, store: Store, run: Run) -> SessionId | None:
         """The session that would be resumed now, or of which a copy would be; None: a fresh one."""
-        case, reason, _ = self._case(store, run)
-        return resumes(case, reason)
+        with store.reading():
+            case, reason, _ = self._case(store, run)
+            return resumes(case, reason)
 
     def planned(self, store: Store, run: Run) -> tuple[DecisionCase, Decision, Arrival]:
-        """The decision that would be made now, and what would come in before. Stores nothing."""
-        case, reason, arrived = self._case(store, run)
-        decision = decide_after(case, reason)
+        """The decision that would be made now, and what would come in before. Stores nothing.
+
+        Everything is read in one state of the store: the turns of a long history are read when they are needed.
+        """
+        with store.reading():
+            case, reason, arrived = self._case(store, run)
+            decision = decide_after(case, reason)
         if self.turn.fresh_because is not None and isinstance(decision, Fresh) and self.turn.options.fresh_session:
             decision = replace(decision, reason=self.turn.fresh_because)
         return case, decision, arrived
@@ -143,12 +149,14 @@ class Planner(Record):
         """Everything that the decision depends on, the objection to the session as it is, and the turns that come in
         from outside before the decision is made."""
         thread = self.turn.thread
-        pins = store.pins.of_thread(thread.id)
-        arrived = Arrival(store.turns.history(thread.id))
+        stored = store.turns.long_history(thread.id)
+        pins = store.pins.of_thread(thread.id, standing=stored.outline if isinstance(stored, LongHistory) else ())
+        arrived = Arrival(stored)
         if self.policy.follow_moves:
-            arrived = arrival(store, thread, pins, self._readable, self.context)
+            arrived = arrival(store, thread, pins, self._readable, self.context, stored)
         pins, observed, arrived = self._settled(store, pins, arrived)
-        history, prompt = self._history(self.change(arrived.history), run)
+        changed = self.change(tuple(arrived.history)) if self.change is not None else arrived.history
+        history, prompt = self._history(changed, run)
         request = DecisionRequest(
             agent=self.run.agent,
             model=self.run.model or "",
@@ -248,7 +256,7 @@ class Planner(Record):
 
         known = {each.turn_id for pin in (*case.pins, case.pin) if self._is_own(pin) for each in _held(pin)}
         dropped = known - {each.turn_id for each in kept.absorbed}
-        standing = {turn.id for turn in case.history} - dropped
+        standing = {*ids_of(case.history)} - dropped
         last = kept.absorbed[-1].turn_id
         effects = effects_after(store, self._readable, self.turn.thread.id, last, standing, arrived.rounds)
         return replace(case, effects=effects)
@@ -284,12 +292,13 @@ class Planner(Record):
             number = before.attempt.number + 1
             return self._commit(store, before.request, before.history, decide(case), number)
 
-    def _history(self, history: History, run: Run) -> tuple[History, Turn]:
+    def _history(self, history: Sequence[Turn], run: Run) -> tuple[Sequence[Turn], Turn]:
         """The turns before the prompt, and the prompt."""
         if self.turn.retry_of is None:
             return history, prompt_turn(run, self.context.clock())
-        for place, turn in enumerate(history):
-            if turn.id == self.turn.retry_of:
+        for place, turn_id in enumerate(ids_of(history)):
+            if turn_id == self.turn.retry_of:
+                turn = history[place]
                 if turn.role is not Role.USER:
                     raise UsageError(f"{turn.id} is an agent's turn; only a user's can be asked again.")
                 return history[:place], turn
@@ -299,7 +308,7 @@ class Planner(Record):
         self,
         store: Store,
         request: DecisionRequest,
-        history: History,
+        history: Sequence[Turn],
         decision: Decision,
         number: int,
         warnings: tuple[Warned, ...] = (),

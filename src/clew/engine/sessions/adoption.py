@@ -15,9 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from clew.agents.adapter import Adapter, SessionView
-from clew.core.history import Turn
+from clew.core.history import Absorbed, Turn
 from clew.core.ids import PinId, SessionId
-from clew.core.pins import Absorbed, Mark, Pin, PinState, Runtime, has_diverged
+from clew.core.pins import Mark, Pin, PinState, Runtime, has_diverged
 from clew.core.record import Record
 from clew.core.session import SessionState, SessionTurn
 from clew.core.thread import Thread, is_safe_argument

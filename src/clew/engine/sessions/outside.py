@@ -20,11 +20,11 @@ from types import MappingProxyType
 
 from clew.agents.adapter import UUID, Adapter, SessionEntry
 from clew.core.costs.usage import NO_USAGE
-from clew.core.history import History, Role, Turn
+from clew.core.history import Absorbed, Role, Turn
 from clew.core.ids import PinId, RunId, SessionId, TurnId
 from clew.core.images import outside_note
 from clew.core.outcome import Outcome
-from clew.core.pins import Absorbed, Observed, Pin, PinState, has_diverged, reconcile
+from clew.core.pins import Observed, Pin, PinState, has_diverged, reconcile
 from clew.core.record import Record, replace
 from clew.core.runs.events import Event, MessageSaid, RunEnded, ToolFinished, ToolStarted
 from clew.core.runs.run import Run, RunStatus
@@ -53,7 +53,7 @@ class OutsideRound(Record):
 class Arrival(Record):
     """The turns that come in, the thread's history with them, and the pins that have absorbed them."""
 
-    history: History
+    history: Sequence[Turn]
     rounds: tuple[OutsideRound, ...] = ()
     pins: tuple[Pin, ...] = ()  # those that changed
     observed: Mapping[PinId, Observed] = NO_PINS  # what the files show, of the sessions that were looked at
@@ -65,11 +65,19 @@ class Arrival(Record):
 
 
 def arrival(
-    store: Store, thread: Thread, pins: Sequence[Pin], adapter_of: AdapterOf, context: RuntimeContext
+    store: Store,
+    thread: Thread,
+    pins: Sequence[Pin],
+    adapter_of: AdapterOf,
+    context: RuntimeContext,
+    history: Sequence[Turn] | None = None,
 ) -> Arrival:
     """What the sessions of the thread hold that the thread does not have. Reads files that have changed, and changes
-    nothing. The pin of a session whose last attempt had no success is settled first."""
-    found = Arrival(store.turns.history(thread.id))
+    nothing. The pin of a session whose last attempt had no success is settled first.
+
+    `history`: the thread's, if the caller has read it.
+    """
+    found = Arrival(store.turns.history(thread.id) if history is None else history)
     for pin in _newest(pins, adapter_of):
         adapter = adapter_of(pin.agent)
         if adapter is not None and _is_read(pin):
@@ -325,7 +333,7 @@ def _helper_events(helper: SubAgent) -> Iterator[Event]:
             yield ToolFinished(call.tool_id, call.is_error, call.output, ran=call.ran)
 
 
-def merged(history: History, made: Sequence[OutsideRound], pin: Pin) -> History:
+def merged(history: Sequence[Turn], made: Sequence[OutsideRound], pin: Pin) -> Sequence[Turn]:
     """The history with the outside turns, in order of time (rule 2)."""
     if not made:
         return history
@@ -356,7 +364,7 @@ def store_arrival(store: Store, thread: Thread, found: Arrival) -> None:
         store.events.append(each.run.id, each.events)
     following: TurnId | None = None  # the next turn that the thread already has
     places: list[tuple[Turn, TurnId | None]] = []
-    for turn in reversed(found.history):
+    for turn in reversed(found.history if new else ()):
         if turn.id in new:
             places.append((turn, following))
         else:

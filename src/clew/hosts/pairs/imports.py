@@ -15,11 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from clew.agents.adapter import SessionView
-from clew.core.history import Role, Turn, text_digest
+from clew.core.history import Absorbed, Role, Turn, text_digest
 from clew.core.ids import PinId, SessionId, ThreadId, TurnId
 from clew.core.pairs import prompts
 from clew.core.pairs.pair import PAIR_NAME_CHARS, Pair, PairPart, known_models
-from clew.core.pins import Absorbed, Pin, PinState
+from clew.core.pins import Pin, PinState
 from clew.core.record import Record, replace
 from clew.core.runs.answer import join_messages
 from clew.core.thread import NAME, Origin, Permissions, Thread, Trust, name_from

@@ -2,16 +2,17 @@
 -- locks: thread :thread_id
 -- The thread is locked, so the next position cannot be taken twice.
 INSERT INTO turns (id, thread_id, position, role, text, agent, model, partial, message_id, run_id, revision, created_at,
-    outside, images, typed)
+    outside, images, typed, absorbed_as, absorbed_revision, transcript_chars)
 VALUES (:id, :thread_id, (SELECT COALESCE(MAX(position), 0) + 1 FROM turns WHERE thread_id = :thread_id),
-    :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision, :created_at, :outside, :images, :typed);
+    :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision, :created_at, :outside, :images, :typed,
+    :absorbed_as, :absorbed_revision, :transcript_chars);
 
 -- name: insert_turn_at
 -- locks: thread :thread_id
 INSERT INTO turns (id, thread_id, position, role, text, agent, model, partial, message_id, run_id, revision, created_at,
-    outside, images, typed)
+    outside, images, typed, absorbed_as, absorbed_revision, transcript_chars)
 VALUES (:id, :thread_id, :position, :role, :text, :agent, :model, :partial, :message_id, :run_id, :revision,
-    :created_at, :outside, :images, :typed);
+    :created_at, :outside, :images, :typed, :absorbed_as, :absorbed_revision, :transcript_chars);
 
 -- name: make_room
 -- locks: thread :thread_id
@@ -29,6 +30,34 @@ SELECT * FROM turns WHERE id = :id;
 -- locks: thread :thread_id
 SELECT * FROM turns WHERE thread_id = :thread_id AND archived_at IS NULL ORDER BY position;
 
+-- name: newest_turns
+-- locks: thread :thread_id
+-- The newest first, without as many as `after` says.
+SELECT * FROM turns WHERE thread_id = :thread_id AND archived_at IS NULL
+ORDER BY position DESC LIMIT :count OFFSET :after;
+
+-- name: chars_of_turns
+-- locks: thread :thread_id
+SELECT COALESCE(SUM(transcript_chars), 0) AS n FROM (SELECT transcript_chars FROM turns
+    WHERE thread_id = :thread_id AND archived_at IS NULL ORDER BY position LIMIT :count OFFSET :first) AS part;
+
+-- name: end_of_others
+-- locks: thread :thread_id
+-- The number of the last answer of another agent, among the first `stop` turns.
+SELECT COALESCE(MAX(number), 0) AS n FROM (SELECT role, agent, ROW_NUMBER() OVER (ORDER BY position) AS number
+    FROM turns WHERE thread_id = :thread_id AND archived_at IS NULL) AS numbered
+WHERE number <= :stop AND role = 'assistant' AND (agent IS NULL OR agent <> :agent);
+
+-- name: not_outlined
+-- locks: thread :thread_id
+SELECT * FROM turns WHERE thread_id = :thread_id AND archived_at IS NULL
+    AND (absorbed_as IS NULL OR absorbed_revision <> revision);
+
+-- name: write_outline
+-- locks: turn :id
+UPDATE turns SET absorbed_as = :absorbed_as, absorbed_revision = :absorbed_revision,
+    transcript_chars = :transcript_chars WHERE id = :id AND revision = :absorbed_revision;
+
 -- name: all_turns
 -- locks: thread :thread_id
 SELECT * FROM turns WHERE thread_id = :thread_id ORDER BY position;
@@ -40,7 +69,8 @@ SELECT id, revision, text, CAST(:at AS DOUBLE PRECISION) FROM turns WHERE id = :
 
 -- name: edit_turn
 -- locks: turn :id
-UPDATE turns SET text = :text, typed = :typed, revision = revision + 1 WHERE id = :id;
+UPDATE turns SET text = :text, typed = :typed, revision = revision + 1, absorbed_as = :absorbed_as,
+    absorbed_revision = :absorbed_revision, transcript_chars = :transcript_chars WHERE id = :id;
 
 -- name: archive_turns
 -- locks: thread :thread_id

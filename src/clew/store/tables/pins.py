@@ -10,23 +10,28 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from clew.core.pins import Absorbed, Pin, PinState, move
+from clew.core.history import Absorbed
+from clew.core.pins import Pin, PinState, move
 from clew.core.record import replace
 from clew.store.database.database import Row
-from clew.store.records import absorbed_from, each, pin_from, pin_row
+from clew.store.records import SEPARATOR, absorbed_from, absorbed_in, each, pin_from, pin_row
 from clew.store.tables.table import Table
 
 
 class PinTable(Table):
-    def of_thread(self, thread_id: str, *, retired: bool = True, absorbed: bool = True) -> tuple[Pin, ...]:
+    def of_thread(
+        self, thread_id: str, *, retired: bool = True, absorbed: bool = True, standing: Sequence[Absorbed] = ()
+    ) -> tuple[Pin, ...]:
         """The pins of the thread in the order in which they were first saved.
 
         `retired=False` leaves out retired pins: no turn can resume them, and each may hold thousands of turns.
         `absorbed=False` gives pins that have absorbed nothing, for a caller that only looks at the sessions' files.
+        `standing` is the outline of the thread, if the caller has it. What a session absorbed is nearly always its
+        beginning: the digest in the pin's row tells, and then the list need not be read.
         """
         rows = self._database.all("pins_of_thread", thread_id=thread_id)
         wanted = [row for row in rows if retired or row["state"] != PinState.RETIRED.value]
-        return tuple(each(self._pin if absorbed else lambda row: pin_from(row, ()), wanted))
+        return tuple(each(lambda row: self._pin(row, standing) if absorbed else pin_from(row, ()), wanted))
 
     def of_session(self, session_id: str, *, retired: bool = False) -> Pin | None:
         """The newest pin of the thread that owns the session. Pins that borrow the session or are retired do not count.
@@ -41,9 +46,18 @@ class PinTable(Table):
         """Retires every pin that could continue in the session. Pins that borrow it stay: they continue in a copy."""
         self._database.do("give_up_session", session_id=session_id)
 
-    def _pin(self, row: Row) -> Pin:
-        absorbed = self._database.all("absorbed", pin_id=row["id"]) if row["absorbed_count"] else []
-        return pin_from(row, tuple(each(absorbed_from, absorbed)))
+    def _pin(self, row: Row, standing: Sequence[Absorbed] = ()) -> Pin:
+        beginning = tuple(standing[: row["absorbed_count"]])
+        if not _is_summary(row, beginning):
+            beginning = self._absorbed(row)
+        return pin_from(row, beginning)
+
+    def _absorbed(self, row: Row) -> tuple[Absorbed, ...]:
+        found = self._database.one("absorbed_listed", pin_id=row["id"])
+        listed = absorbed_in(found["listed"], found["n"]) if found is not None else None
+        if listed is not None and _is_summary(row, listed):
+            return listed
+        return tuple(each(absorbed_from, self._database.all("absorbed", pin_id=row["id"])))
 
     def save(self, pin: Pin) -> None:
         """Inserts or updates the pin. Raises IllegalMove for a state that cannot follow the stored one."""
@@ -83,7 +97,12 @@ def _summary(absorbed: Sequence[Absorbed]) -> hashlib.blake2b:
     return hashlib.blake2b(_encoded(absorbed), digest_size=16)
 
 
+def _is_summary(row: Row, absorbed: Sequence[Absorbed]) -> bool:
+    """Whether the pin was saved with exactly this list."""
+    count, digest = row["absorbed_count"], row["absorbed_digest"]
+    return bool(len(absorbed) == count and _summary(absorbed).hexdigest() == digest)
+
+
 def _encoded(absorbed: Sequence[Absorbed]) -> bytes:
     """A unique encoding of the list: the length before each id makes it unique if an id contains a separator."""
-    parts = (f"{len(known.turn_id)}:{known.turn_id}:{known.digest or ''};" for known in absorbed)
-    return "".join(parts).encode("utf-8", "surrogatepass")
+    return (SEPARATOR.join(absorbed) + SEPARATOR if absorbed else "").encode("utf-8", "surrogatepass")

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from clew.core.history import History, Turn
+from collections.abc import Iterator, Sequence
+
+from clew.core.history import Absorbed, History, LongHistory, Turn
 from clew.core.images import Image
-from clew.errors import NotFound, UsageError
-from clew.store.database.database import Row
+from clew.core.record import replace
+from clew.errors import NotFound, StoreError, UsageError
+from clew.store.database.database import Database, Row
 from clew.store.records import (
     Revision,
     StoredTurn,
+    absorbed_in,
     each,
     first,
     images_from,
+    is_outlined,
+    outline_row,
     revision_from,
     stored_turn_from,
     turn_from,
@@ -28,6 +34,27 @@ class TurnTable(Table):
     def history(self, thread_id: str) -> History:
         """The turns that are not archived, in order."""
         return tuple(each(turn_from, self._database.all("history", thread_id=thread_id)))
+
+    def long_history(self, thread_id: str) -> Sequence[Turn]:
+        """The same as `history`, but the turns are read when somebody looks at them: a `LongHistory`.
+
+        All of them are read now if the outline lacks a turn, because an older Clew wrote or edited it. Call it within
+        `reading` or a transaction if the thread may change meanwhile.
+        """
+        found = self._database.one("outline", thread_id=thread_id)
+        if found is None or found["outlined"] != found["n"]:
+            return self.history(thread_id)
+        outline = absorbed_in(found["listed"], found["n"])
+        if outline is None:
+            return self.history(thread_id)
+        return LongHistory(outline, int(found["chars"]), _StoredTurns(self._database, self, thread_id))
+
+    def complete_outline(self, thread_id: str) -> None:
+        """Writes what the outline lacks, so that `long_history` needs to read no turns from now on."""
+        with self._database.transaction():
+            turns = each(turn_from, self._database.all("not_outlined", thread_id=thread_id))
+            if turns:
+                self._database.do_many("write_outline", [{"id": turn.id, **outline_row(turn)} for turn in turns])
 
     def all(self, thread_id: str) -> list[StoredTurn]:
         """All turns in order, the archived ones at their original positions."""
@@ -64,7 +91,8 @@ class TurnTable(Table):
         with self._database.transaction():
             row = self._standing_turn(turn_id)
             self._database.do("keep_revision", id=turn_id, at=at)
-            self._database.do("edit_turn", id=turn_id, text=text, typed=typed)
+            edited = replace(turn_from(row), text=text, revision=row["revision"] + 1)
+            self._database.do("edit_turn", id=turn_id, text=text, typed=typed, **outline_row(edited))
             self._database.do("touch_thread", id=row["thread_id"], at=at)
             self._versions.changed(row["thread_id"])
             return turn_from(self._turn_row(turn_id))
@@ -102,3 +130,43 @@ class TurnTable(Table):
         if row["archived_at"] is not None:
             raise UsageError(f"The turn {turn_id} has been archived ({row['archived_why']}).")
         return row
+
+
+class _StoredTurns:
+    """Reads the turns of a `LongHistory`."""
+
+    def __init__(self, database: Database, table: TurnTable, thread_id: str) -> None:
+        self._database = database
+        self._table = table
+        self._thread_id = thread_id
+
+    def turns(self, outline: Sequence[Absorbed], after: int) -> History:
+        """Normally they are still in the thread and unchanged. Else the thread was edited since the outline was read,
+        and the texts of that time are found by their digests, among the archived turns and the revisions."""
+        rows = self._database.all("newest_turns", thread_id=self._thread_id, count=len(outline), after=after)[::-1]
+        if [row["absorbed_as"] for row in rows] == [*outline] and all(map(is_outlined, rows)):
+            return tuple(each(turn_from, rows))
+        known = {stored.turn.id: stored.turn for stored in self._table.all(self._thread_id)}
+        return tuple(self._as_it_was(known.get(absorbed.turn_id), absorbed) for absorbed in outline)
+
+    def _as_it_was(self, turn: Turn | None, absorbed: Absorbed) -> Turn:
+        for text in self._texts(turn) if turn is not None else ():
+            if Absorbed.of(text) == absorbed:
+                return text
+        raise StoreError(
+            "A turn of the thread was removed from the database while its next turn was planned.",
+            kind="corrupt",
+            hint="Ask again; if it happens again, `clew doctor` checks the database.",
+        )
+
+    def _texts(self, turn: Turn) -> Iterator[Turn]:
+        """The turn as it is, and as it was before each edit."""
+        yield turn
+        for earlier in self._table.revisions(turn.id):
+            yield replace(turn, text=earlier.text, typed=None, revision=earlier.revision)
+
+    def chars(self, first: int, stop: int) -> int:
+        return self._database.number("chars_of_turns", thread_id=self._thread_id, first=first, count=stop - first)
+
+    def end_of_others(self, agent: str, stop: int) -> int:
+        return self._database.number("end_of_others", thread_id=self._thread_id, agent=agent, stop=stop)

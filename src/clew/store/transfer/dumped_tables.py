@@ -24,6 +24,7 @@ OF_THREAD = (
         belongs_to={"thread_id": "threads"},
         may_name={"run_id": "runs"},
         json={"images": Json(list, dict)},
+        store_columns=frozenset({"absorbed_as", "absorbed_revision", "transcript_chars"}),  # made from the others
     ),
     DumpedTable("turn_revisions", belongs_to={"turn_id": "turns"}),
     DumpedTable(

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from clew.core.history import Absorbed
 from clew.core.lookup import ALL_ROWS
-from clew.core.pins import Absorbed, Pin, PinState
+from clew.core.pins import Pin, PinState
 from clew.core.record import replace
 from clew.errors import Conflict, NotFound, StoreError, UsageError
-from clew.store.records import absorbed_from, each, first, pin_from, question_from, thread_from
+from clew.store.records import absorbed_from, each, first, outline_row, pin_from, question_from, thread_from, turn_from
 from clew.store.transfer.codec import AGAIN, PLAIN_TABLES, Row, flattened
 from clew.store.transfer.import_checks import checked, named_elsewhere
 
@@ -112,6 +113,9 @@ def _adapted(store: Store, content: Content) -> dict[str, list[Row]]:
     adapted = {table: [checked(table, row, catalogue) for row in rows] for table, rows in content.items()}
     for part in store.hosts():
         part.adapt_imported(adapted)
+    turns = adapted.get("turns", [])
+    # The outline is made here, because a file must not say which text a session has absorbed.
+    adapted["turns"] = [row | outline_row(turn) for row, turn in zip(turns, each(turn_from, turns), strict=True)]
     return adapted
 
 

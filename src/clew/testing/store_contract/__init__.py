@@ -16,6 +16,7 @@ disks, because how to cause these depends on the database.
 from __future__ import annotations
 
 from clew.testing.store_contract.counts import CountContract
+from clew.testing.store_contract.histories import HistoryContract
 from clew.testing.store_contract.hooks import HookContract
 from clew.testing.store_contract.jobs import JobContract
 from clew.testing.store_contract.key_values import KeyValueContract
@@ -48,6 +49,7 @@ __all__ = [
     "RUNTIME",
     "CountContract",
     "EventContract",
+    "HistoryContract",
     "HookContract",
     "JobContract",
     "KeyValueContract",
@@ -75,6 +77,7 @@ __all__ = [
 class StoreContract(
     ThreadContract,
     TurnContract,
+    HistoryContract,
     RunContract,
     EventContract,
     QuestionContract,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from clew.core.history import Absorbed
 from clew.core.ids import TurnId
-from clew.core.pins import Absorbed, IllegalMove, Mark, PartlyAbsorbed, Pending, PinState
+from clew.core.pins import IllegalMove, Mark, PartlyAbsorbed, Pending, PinState
 from clew.core.record import replace
 from clew.errors import NotFound
 from clew.store.store import Store

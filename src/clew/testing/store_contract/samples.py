@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from clew.core.history import Role, Turn
+from clew.core.history import Absorbed, Role, Turn
 from clew.core.ids import PinId, RunId, SessionId, ThreadId, TurnId
-from clew.core.pins import Absorbed, Pin, PinState, Runtime
+from clew.core.pins import Pin, PinState, Runtime
 from clew.core.record import replace
 from clew.core.runs.run import Owner, Run, RunStatus
 from clew.core.thread import Thread
