@@ -146,6 +146,7 @@ UNSAFE = {
     "warm.max": "100",
     "warm.memory": '"900GiB"',
     "warm.keys": "true",
+    "warm.ahead": "false",
     "jobs.most_at_once": "4000",
     "store": '"postgresql://evil.example/x"',
     "agents.claude.path": '"./evil"',

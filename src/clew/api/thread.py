@@ -154,6 +154,14 @@ class Thread:
     async def truncate(self, turn_id: str) -> int:
         return await self._chat.truncate(self.record, turn_id)
 
+    async def start_ahead(self) -> bool:
+        """Starts the agent that the next turn will need, so that its first words do not wait for the start: call it
+        when somebody begins to type. Returns whether an agent waits now. Nothing is sent to a model.
+
+        It starts none if the next turn would not resume a session, or if agents are not kept (`warm.*`).
+        """
+        return await self._chat.start_ahead(self.record)
+
     async def compact(self, focus: str = "") -> Compacted:
         """Lets the agent replace what its session holds by a summary; `focus` says what to keep above all.
 

@@ -279,6 +279,7 @@ TABLE: tuple[Setting, ...] = (
         "warm.memory", size, Size(2 * GIB), "the memory that they may hold together; the least recently used ends first"
     ),
     Setting("warm.keys", boolean, False, "keep also those that were started with a credential in their environment"),
+    Setting("warm.ahead", boolean, True, "start an agent when its thread is opened or a prompt is typed, not after"),
     Setting("transcript_limit", at_least_one, 400_000, "characters of a transcript before it is cut", in_project=True),
     Setting("agents.claude.path", word, None, "the Claude CLI; none: found by Clew", old_variable="CLEW_CLAUDE_PATH"),
     Setting(

@@ -292,7 +292,7 @@ class LiveAttempt:
                 if now - self._last_output_at > self.settings.poll_s:
                     self._let_go()
                 continue
-            if self.warm and not self.reader.heard and now - self._began_at > self.settings.warm_answer_s:
+            if self._is_silent(now):
                 self._is_unresponsive = True
                 return None
             if await self.stop.is_cancelled_so_far():
@@ -301,6 +301,11 @@ class LiveAttempt:
                 return StopReason.TIMED_OUT
             if self._is_idle(now):
                 return StopReason.IDLE
+
+    def _is_silent(self, now: float) -> bool:
+        """Whether a process that has answered before does not take the prompt up. One that is starting needs longer."""
+        is_due = self.warm and self.process.has_answered and not self.reader.heard
+        return is_due and now - self._began_at > self.settings.warm_answer_s
 
     def _is_idle(self, now: float) -> bool:
         return (

@@ -356,6 +356,12 @@ class Engine:
 
     # Agents that are kept between two turns
 
+    async def start_ahead(self, thread: Thread) -> bool:
+        """Starts the agent that the thread's next turn will need, if that resumes a session. Whether one waits now."""
+        from clew.engine.warm import ahead
+
+        return await ahead.start_ahead(self, thread)
+
     def _kept_agent_ended(self, mark: str) -> None:
         task = asyncio.create_task(self._release_kept(mark))
         self._releasing.add(task)

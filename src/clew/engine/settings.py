@@ -44,6 +44,7 @@ class EngineSettings(Record):
     grace_s: float = 2.0  # the time between SIGTERM and SIGKILL
     exit_s: float = 10.0  # how long an agent may take to exit after its result
     warm_answer_s: float = 5.0  # how long an agent that was kept may take to begin with its next prompt
+    warm_ahead: bool = True  # whether an agent may be started before its thread's next prompt is there
     warm_keys: bool = False  # whether an agent may be kept that was started with a credential in its environment
     hidden: tuple[str, ...] = ()  # Clew's own files, as absolute paths: no agent's tools should read them
     rules: bool = True  # whether agents are shown the project's rules where the project is not trusted

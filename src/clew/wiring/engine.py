@@ -102,6 +102,7 @@ def open_engine(
         images=images_folder(settings.of("store"), home),
         rules=settings.of("rules"),
         rules_dir=str(config.cache(environ) / RULES_DIR),
+        warm_ahead=settings.of("warm.ahead"),
         warm_keys=settings.of("warm.keys"),
     )
     context = runtime_context(environ)

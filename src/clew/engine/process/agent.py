@@ -31,6 +31,7 @@ class AgentProcess:
         self._launched = launched
         self.mark = mark  # the id of the attempt that spawned it: all processes of its family carry it
         self._environ = environ
+        self.has_answered = False  # it has completed a turn, so it is not starting any more
         self._framer = LineFramer()
         self._unread: deque[bytes | SkippedLine] = deque()
         self._stderr: deque[bytes] = deque()

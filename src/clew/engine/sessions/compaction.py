@@ -11,17 +11,17 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from clew.agents.adapter import LaunchProfile, StreamResult
+from clew.agents.adapter import StreamResult
 from clew.core.decision import Resume
 from clew.core.ids import SessionId
 from clew.core.pins import Pin
 from clew.core.record import Record
-from clew.core.thread import Thread, Trust
+from clew.core.thread import Thread
 from clew.engine import leases
 from clew.engine.leases import HeldLeases
 from clew.engine.process.agent import AgentProcess
+from clew.engine.process.resuming import resuming_start
 from clew.engine.request import TurnRequest
-from clew.engine.rules.shown import shown_rules, write_copies
 from clew.engine.sessions.outside import arrival, store_arrival
 from clew.errors import AgentFailed, UsageError
 from clew.store.store import Store
@@ -84,27 +84,13 @@ def _taken_over(thread: Thread) -> AgentFailed:
 
 async def _talk(engine: Engine, thread: Thread, pin: Pin, line: bytes) -> StreamResult:
     """Sends the line to a process that resumes the session, and reads it to its end."""
-    adapter, binary, context = engine.adapter(thread.agent), engine.find(thread.agent), engine.context
+    adapter, binary = engine.adapter(thread.agent), engine.find(thread.agent)
     abilities = await engine.abilities(thread.agent, binary)
-    rules = await shown_rules(adapter, abilities, TurnRequest(thread, ""), engine.store, engine.settings, context)
-    rules_dir = rules.folder if await write_copies(adapter, rules) is None else ""
-    launch = LaunchProfile(
-        session_id=pin.session_id,
-        resume=True,
-        model=pin.model or None,
-        permissions=thread.permissions,
-        trust=thread.trust,
-        work_dir=thread.cwd,
-        config_dir=adapter.config_dir(context.environ),
-        hidden_paths=engine.settings.hidden,
-        rules_dir=rules_dir,
-    )
-    environ = adapter.environment(context.environ)
-    if thread.trust is not Trust.PROJECT:
-        environ = await context.guard(environ, thread.cwd)
-    argv = adapter.command(binary, abilities, launch)
-    reader = adapter.reader(launch)
-    process = await AgentProcess.spawn(argv, cwd=thread.cwd, environ=environ, mark=context.new_id())
+    start = await resuming_start(engine, thread, pin, pin.model or None)
+    argv = adapter.command(binary, abilities, start.launch)
+    reader = adapter.reader(start.launch)
+    mark = engine.context.new_id()
+    process = await AgentProcess.spawn(argv, cwd=thread.cwd, environ=start.environ, mark=mark)
     try:
         async with asyncio.timeout(TIMEOUT_S):
             await process.send(line)

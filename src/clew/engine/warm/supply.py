@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from clew.agents.adapter import Adapter, Binary, LaunchProfile
+from clew.core.decision import Abilities
 from clew.core.outcome import Outcome
 from clew.core.pins import Pin, PinState
 from clew.core.record import replace
@@ -72,17 +73,9 @@ class AgentSupply:
         key = await self._warm.key()
         if key is None or (not self._settings.warm_keys and credential_in(environ) is not None):
             return None
-        resumed = replace(launch, resume=True, fork_of=None, rewind_to=None, images=(), prompt="")
-
-        def session() -> WarmSession | None:
-            files = self._adapter.startup_files(resumed, environ)
-            if files is None:
-                return None
-            argv = self._adapter.command(self._binary, plan.abilities, resumed)
-            digest = launch_digest(key, Launch(argv, launch.work_dir, environ, files))
-            return _marked(WarmSession(plan.pin.thread_id, plan.pin.session_id, digest, ""), self._adapter, plan.pin)
-
-        return await asyncio.to_thread(session)  # it reads the disk
+        return await asyncio.to_thread(  # it reads the disk
+            kept_session, key, self._adapter, self._binary, plan.abilities, launch, environ, plan.pin
+        )
 
     def store_taken(self, store: Store, process: AgentProcess) -> None:
         """In the transaction that stores the process with its attempt."""
@@ -91,6 +84,7 @@ class AgentSupply:
 
     def stays(self, process: AgentProcess) -> None:
         """The process waits for another prompt after its turn."""
+        process.has_answered = True
         self._process = process
 
     def store_kept(self, store: Store, end: AttemptEnd, results: RunResults) -> None:
@@ -118,6 +112,25 @@ class AgentSupply:
         """Ends the process, if it was not handed back."""
         self._session = None
         await self.hand_back()
+
+
+def kept_session(
+    key: bytes,
+    adapter: Adapter,
+    binary: Binary,
+    abilities: Abilities,
+    launch: LaunchProfile,
+    environ: Mapping[str, str],
+    pin: Pin,
+) -> WarmSession | None:
+    """What an agent that is started like this now could be kept as (reads the disk). None: it is not kept."""
+    resumed = replace(launch, resume=True, fork_of=None, rewind_to=None, images=(), prompt="")
+    files = adapter.startup_files(resumed, environ)
+    if files is None:
+        return None
+    argv = adapter.command(binary, abilities, resumed)
+    digest = launch_digest(key, Launch(argv, launch.work_dir, environ, files))
+    return _marked(WarmSession(pin.thread_id, pin.session_id, digest, ""), adapter, pin)
 
 
 def _marked(session: WarmSession, adapter: Adapter, pin: Pin) -> WarmSession:

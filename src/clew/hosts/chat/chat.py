@@ -334,6 +334,11 @@ class Chat:
         history = await self.history(thread)
         return await self.truncate(thread, history[0].id) if history else 0
 
+    async def start_ahead(self, thread: Thread) -> bool:
+        """Starts the agent of the next turn. Whether one waits now."""
+        check_dir(thread)
+        return await self._engine.start_ahead(thread)
+
     async def compact(self, thread: Thread, focus: str = "") -> Compacted:
         """Lets the agent replace what its session holds by a summary. The turns of the thread stay as they are."""
         check_dir(thread)
