@@ -70,7 +70,8 @@ class TestLongHistory:
         history = long(TURNS, reads)
         assert len(history[3:]) == 197
         assert history.chars and outline_of(history) and [*ids_of(history)] and not tuple(history[200:])
-        assert visible(history, "claude", Visibility.SHARED) is history
+        assert visible(history, "claude", Visibility.SHARED) is history[:] is history
+        assert len(visible(history, "claude", Visibility.OWN)) == 109
         assert reads.of_turns == []
 
     def test_only_the_newest_turns_are_read_for_the_last_one(self) -> None:

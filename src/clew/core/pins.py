@@ -167,7 +167,7 @@ def _common_prefix(absorbed: Sequence[Absorbed], outline: Sequence[Absorbed]) ->
 def _is_unchanged(known: Absorbed, standing: Absorbed) -> bool:
     """Whether the turn that stands in the thread is the one that was absorbed. One without a digest was not shown, so
     its text does not matter: what was absorbed is then the beginning of what stands, up to the digest."""
-    return known == standing or (known.digest is None and standing.startswith(known))
+    return known == standing or (known.is_left_out and standing.startswith(known))
 
 
 def _part_stands(pin: Pin, seen: Sequence[Turn]) -> bool:

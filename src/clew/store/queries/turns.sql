@@ -43,10 +43,12 @@ SELECT COALESCE(SUM(transcript_chars), 0) AS n FROM (SELECT transcript_chars FRO
 
 -- name: end_of_others
 -- locks: thread :thread_id
--- The number of the last answer of another agent, among the first `stop` turns.
-SELECT COALESCE(MAX(number), 0) AS n FROM (SELECT role, agent, ROW_NUMBER() OVER (ORDER BY position) AS number
-    FROM turns WHERE thread_id = :thread_id AND archived_at IS NULL) AS numbered
-WHERE number <= :stop AND role = 'assistant' AND (agent IS NULL OR agent <> :agent);
+-- How many turns there are up to the last answer of another agent, among the first `stop` turns.
+SELECT COUNT(*) AS n FROM turns WHERE thread_id = :thread_id AND archived_at IS NULL AND position <= (
+    SELECT MAX(position) FROM turns WHERE thread_id = :thread_id AND archived_at IS NULL
+        AND role = 'assistant' AND (agent IS NULL OR agent <> :agent)
+        AND position < COALESCE((SELECT position FROM turns WHERE thread_id = :thread_id AND archived_at IS NULL
+            ORDER BY position LIMIT 1 OFFSET :stop), 9223372036854775807));
 
 -- name: not_outlined
 -- locks: thread :thread_id
