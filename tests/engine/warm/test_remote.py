@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from clew.engine.process import launching
-from clew.engine.process.family import family, is_alive
+from clew.engine.process.family import is_alive
 from clew.engine.warm.remote import RemotePool
 from engine.warm.house import SESSION, STAYS, House, answer
 
@@ -29,7 +29,7 @@ async def keeps_nothing(house: House, remote: RemotePool) -> None:
     await remote.discard("thread")
     process = await house.spawn(STAYS)
     await remote.keep(process, SESSION)
-    assert not is_alive(process.pid, process.started) and family(house.mark) == []
+    await house.gone()
     assert house.ended == [house.mark]
 
 
@@ -77,7 +77,8 @@ async def test_an_agent_is_ended_if_the_daemon_ended_during_the_turn(house: Hous
     process = await house.spawn(STAYS)
     await server.close()
     await remote.keep(process, SESSION)
-    assert family(house.mark) == [] and house.ended == [house.mark]
+    await house.gone()
+    assert house.ended == [house.mark]
 
 
 async def test_an_agent_is_ended_if_the_pool_is_closed(house: House) -> None:
@@ -86,7 +87,8 @@ async def test_an_agent_is_ended_if_the_pool_is_closed(house: House) -> None:
     assert await remote.key() is not None
     await house.pool.close()
     await remote.keep(await house.spawn(STAYS), SESSION)
-    assert family(house.mark) == [] and house.ended == [house.mark]
+    await house.gone()
+    assert house.ended == [house.mark]
     assert await remote.key() is None
 
 
@@ -97,7 +99,8 @@ async def test_an_agent_that_was_started_directly_is_ended(house: House, monkeyp
     assert await remote.key() is not None
     process = await house.spawn(STAYS)
     await remote.keep(process, SESSION)
-    assert not is_alive(process.pid, process.started) and house.ended == [house.mark]
+    await house.gone()
+    assert house.ended == [house.mark]
     assert not house.pool.kept() and await remote.key() is not None, "the daemon is still there"
 
 
@@ -149,7 +152,8 @@ async def test_an_agent_is_ended_if_the_daemon_answers_rubbish(house: House, sai
         remote = house.remote()
         assert await remote.key() == b"\0"
         await remote.keep(await house.spawn(STAYS), SESSION)
-        assert family(house.mark) == [] and house.ended == [house.mark]
+        await house.gone()
+        assert house.ended == [house.mark]
         assert await remote.key() == b"\0"
         assert await remote.take(SESSION) is None
 
@@ -165,7 +169,8 @@ async def test_a_keep_that_is_cancelled_ends_the_agent(house: House) -> None:
         keeping.cancel()
         with pytest.raises(asyncio.CancelledError):
             await keeping
-        assert family(house.mark) == [] and house.ended == [house.mark]
+        await house.gone()
+        assert house.ended == [house.mark]
 
 
 async def test_a_take_that_is_cancelled_at_any_point_loses_no_agent(house: House) -> None:

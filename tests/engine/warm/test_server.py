@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.engine.process.family import end_family, family, is_alive, is_stopped
+from clew.engine.process.family import end_family, is_alive, is_stopped
 from clew.engine.warm.server import PoolServer
 from engine.warm.house import ANSWERS, SESSION, STAYS, VERSION, House, answer, next_line
 
@@ -52,8 +52,8 @@ async def test_an_agent_is_used_by_one_process_after_the_other(house: House) -> 
         assert await later.said() == {"kept": [pid]}
         assert await later.ended() == 0
     await house.pool.close()
+    await house.gone()
     assert not is_alive(pid, None) and house.ended == [house.mark]
-    assert family(house.mark) == []
 
 
 @pytest.mark.parametrize("difference", [{"launch": "other"}, {"leaf": None}, {"session_id": "other"}])
@@ -62,6 +62,7 @@ async def test_a_session_that_differs_gets_nothing_and_ends_the_agent(house: Hou
     pid = await kept(house)
     remote = house.remote()
     assert await remote.take(SESSION.replace(**difference)) is None
+    await house.gone()
     assert not is_alive(pid, None) and house.ended == [house.mark]
     assert await remote.take(SESSION) is None
 
@@ -87,7 +88,9 @@ async def test_what_a_client_asks_besides(house: House) -> None:
     await remote.discard("other")
     assert await remote.holds("thread")
     await remote.discard("thread")
-    assert not await remote.holds("thread") and not is_alive(pid, None)
+    assert not await remote.holds("thread")
+    await house.gone()
+    assert not is_alive(pid, None)
 
 
 # Deaths
@@ -178,6 +181,7 @@ async def test_a_suspended_agent_is_ended_when_it_is_asked_for(house: House) -> 
         while not is_stopped(pid, None):
             await asyncio.sleep(0.02)
     assert await house.remote().take(SESSION) is None
+    await house.gone()
     assert not is_alive(pid, None) and house.ended == [house.mark]
 
 
@@ -198,6 +202,7 @@ async def test_an_agent_that_cannot_be_handed_over_is_ended(house: House) -> Non
         while not house.pool._kept[SESSION.session_id].process._launched.stderr.at_eof():
             await asyncio.sleep(0.02)
     assert await house.remote().take(SESSION) is None
+    await house.gone()
     assert not is_alive(pid, None) and house.ended == [house.mark]
 
 
