@@ -150,16 +150,18 @@ async def test_everything_that_an_agent_has_started_is_found_after_it_was_handed
     "script",
     [
         "read -r line; echo one; echo two; read -r line",
+        "read -r line; echo one; while [ ! -e asked ]; do sleep 0.01; done; echo two; read -r line",
         "read -r line; echo one; printf two; read -r line",
         "read -r line; echo one; exec >&-; read -r line",
         "read -r line; echo one",
         "read -r line; echo one; kill -STOP $$",
     ],
-    ids=["unread", "unfinished", "closed its output", "exited", "suspended"],
+    ids=["unread", "unread and late", "unfinished", "closed its output", "exited", "suspended"],
 )
 async def test_an_agent_that_is_not_quiet_stays_with_its_reader(tmp_path: Path, script: str) -> None:
     process = await spawn(tmp_path, script)
     assert await answer(process, "go") == b"one"
+    (tmp_path / "asked").touch()
     async with asyncio.timeout(60):
         while process.is_quiet:
             await asyncio.sleep(0.02)

@@ -3,7 +3,7 @@
 The tests start it with one argument, a JSON object:
 
     socket    the daemon's
-    steps     spawn | ask TEXT | take | keep | key | serve | wait
+    steps     spawn | ask TEXT | take | keep | key | serve | terminal PATH | wait
     agent     its command line, and a word that is in the last line of an answer
     die_at    the name of a point (`engine.faults`) where it kills itself
 """
@@ -73,6 +73,9 @@ async def main(plan: dict[str, Any]) -> None:
             server = PoolServer(WarmPool(this_process(), WarmLimits()), path, VERSION)
             await server.start()
             say(serves=os.getpid())
+        elif step == "terminal":
+            os.setsid()
+            os.open(words[0], os.O_RDWR)  # which becomes the controlling terminal of the new session
         elif step == "wait":
             await asyncio.Event().wait()
     await remote.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import pty
 import random
 import signal
 import socket
@@ -162,6 +163,21 @@ async def test_an_agent_whose_daemon_is_killed_exits_by_itself(house: House) -> 
     await daemon.kill()
     await house.gone()
     assert await remote.take(SESSION) is None and await remote.key() is None
+
+
+async def test_an_agent_that_is_kept_does_not_notice_that_its_first_terminal_closes(house: House) -> None:
+    await house.serve()
+    ours, its = pty.openpty()
+    steps = (["terminal", os.ttyname(its)], ["key"], ["spawn"], ["ask", "one"], ["keep"], ["wait"])
+    first = await house.start(*steps)
+    said = [await first.said() for _ in range(4)]
+    os.close(its)
+    os.close(ours)
+    assert await first.ended() == -signal.SIGHUP
+    process = await house.remote().take(SESSION)
+    assert process is not None and process.pid == said[1]["pid"]
+    assert await answer(process, "two") == b"answer to two"
+    await process.end(grace_s=1)
 
 
 async def test_an_agent_that_dies_while_it_is_kept_leaves_the_pool(house: House) -> None:
