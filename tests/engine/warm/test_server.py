@@ -133,7 +133,7 @@ async def test_an_ordinary_agent_whose_taker_is_killed_exits_by_itself(house: Ho
     await house.gone()
 
 
-@pytest.mark.parametrize(("point", "stays"), [("agent_released", False), ("keep_asked", True), ("agent_kept", True)])
+@pytest.mark.parametrize(("point", "stays"), [("agent_released", False), ("keep_asked", True), ("agent_given", True)])
 async def test_an_agent_is_kept_as_soon_as_the_daemon_was_asked_to(house: House, point: str, stays: bool) -> None:
     await house.serve()
     giver = await house.start(["key"], ["spawn"], ["ask", "one"], ["keep"], die_at=point)

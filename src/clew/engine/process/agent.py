@@ -11,13 +11,16 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from clew.engine.process.family import MARK, descendants, end_family, is_stopped, rss_bytes, started_at
 from clew.engine.process.framing import LineFramer, SkippedLine
-from clew.engine.process.handing import AgentInTransit, HandedAgent
 from clew.engine.process.launched import Launched, attach
 from clew.engine.process.launching import launch
 from clew.errors import AgentFailed, AgentMissing, UsageError
+
+if TYPE_CHECKING:
+    from clew.engine.process.handing import AgentInTransit
 
 CHUNK = 256 * 1024
 STDERR_CHARS = 8_000
@@ -167,6 +170,8 @@ class AgentProcess:
         """
         if not self.is_quiet or self.started is None or self._since is None or self._is_handed_over:
             return None
+        from clew.engine.process.handing import AgentInTransit, HandedAgent  # loaded only if agents are handed over
+
         descriptors = self._launched.release()
         if descriptors is None:
             return None

@@ -120,7 +120,7 @@ class RemotePool(WarmAgents):
             finally:
                 if is_kept:
                     transit.close()
-                    passed("agent_kept")
+                    passed("agent_given")
                 else:
                     self._disconnect()
                     await self._end(await AgentProcess.from_handed(transit, {}))
