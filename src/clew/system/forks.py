@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
@@ -26,12 +25,6 @@ def closed_in_forks(file: F) -> F:
     """A fork closes the file. It is an object that knows that it is closed: a number could be another file by then."""
     _files.add(file)
     return file
-
-
-def all_closed_in_forks(files: Sequence[F]) -> Sequence[F]:
-    for file in files:
-        closed_in_forks(file)
-    return files
 
 
 def _close_all() -> None:
