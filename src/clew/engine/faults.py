@@ -27,6 +27,9 @@ POINTS = (
 WARM_POINTS = ("agent_kept", "agent_retired")
 # Passed between `decided` and `spawned`, but only if the agent copies a session by a dialog before the turn.
 COPY_POINTS = ("copy_started", "copy_made")
+# Passed in a process that takes an agent from the daemon before the turn, and gives it back after it.
+TAKE_POINTS = ("take_asked", "agent_received", "agent_taken")
+KEEP_POINTS = ("agent_released", "keep_asked", "agent_given")
 
 _hook: Callable[[str], None] | None = None
 

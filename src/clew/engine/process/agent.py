@@ -11,11 +11,16 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from clew.engine.process.family import MARK, descendants, end_family, is_stopped, rss_bytes, started_at
 from clew.engine.process.framing import LineFramer, SkippedLine
-from clew.engine.process.launching import Launched, launch
+from clew.engine.process.launched import Launched, attach
+from clew.engine.process.launching import launch
 from clew.errors import AgentFailed, AgentMissing, UsageError
+
+if TYPE_CHECKING:
+    from clew.engine.process.handing import AgentInTransit
 
 CHUNK = 256 * 1024
 STDERR_CHARS = 8_000
@@ -40,6 +45,7 @@ class AgentProcess:
         self._stderr_task = asyncio.create_task(self._drain_stderr())
         self._since = started_at(launched.top)
         self.started = started_at(launched.pid)
+        self._is_handed_over = False
 
     @classmethod
     async def spawn(cls, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], mark: str) -> AgentProcess:
@@ -52,6 +58,17 @@ class AgentProcess:
         except OSError as error:
             raise AgentFailed(f"{argv[0]} cannot be started: {error.strerror}.", hint="Run clew doctor.") from error
         return cls(launched, mark, environ)
+
+    @classmethod
+    async def from_handed(cls, transit: AgentInTransit, environ: Mapping[str, str]) -> AgentProcess:
+        """The process that was handed over. `environ`: an environment equal to its own, or nothing if it is not asked
+        for errors here. The pipes are this object's now; they are closed if this fails or is cancelled."""
+        launched, _ = await attach(transit.stdin, transit.reading)
+        launched.watch_reports(transit.agent.pid, transit.agent.top)
+        process = cls(launched, transit.agent.mark, environ)
+        process.started, process._since = transit.agent.started, transit.agent.top_started
+        process.has_answered = transit.agent.has_answered
+        return process
 
     @property
     def pid(self) -> int:
@@ -126,6 +143,7 @@ class AgentProcess:
             self.exit_status is None
             and not self._unread
             and self._framer.is_empty
+            and not self._launched.has_unread
             and not is_stopped(self.pid, self.started)
         )
 
@@ -146,8 +164,30 @@ class AgentProcess:
         """The memory that the agent and its helpers hold now."""
         return sum(rss_bytes(each.pid) for each in descendants(self._launched.top))
 
+    def hand_over(self) -> AgentInTransit | None:
+        """Stops reading here, so that another process of Clew can go on. None: it cannot be handed over, because it is
+        not quiet, or because it was started without the launcher; then it is this object's still.
+
+        Whoever gets the result must make an AgentProcess of it or close it. This object is of no more use.
+        """
+        if not self.is_quiet or self.started is None or self._since is None or self._is_handed_over:
+            return None
+        from clew.engine.process.handing import AgentInTransit, HandedAgent  # loaded only if agents are handed over
+
+        descriptors = self._launched.release()
+        if descriptors is None:
+            return None
+        self._is_handed_over = True
+        self._stderr_task.cancel()
+        return AgentInTransit(
+            HandedAgent(self.mark, self.pid, self.started, self._launched.top, self._since, self.has_answered),
+            descriptors,
+        )
+
     async def retire(self, *, grace_s: float) -> None:
         """Ends a process that waits for a prompt: it exits by itself when its input ends, or it is ended."""
+        if self._is_handed_over:
+            return
         self.close_stdin()
         if not is_stopped(self.pid, self.started):
             with contextlib.suppress(TimeoutError):
@@ -156,8 +196,13 @@ class AgentProcess:
         await self.end(grace_s=0)
 
     async def end(self, *, grace_s: float, at_once: bool = False) -> None:
-        """Ends the process and everything that it started, including orphans. It may be called again. `at_once`: the
-        agent is killed, before it writes another line anywhere."""
+        """Ends the process and everything that it started, including orphans. It may be called again.
+
+        One that was handed over is not ended: it belongs to another process of Clew. `at_once`: the agent is killed,
+        before it writes another line anywhere.
+        """
+        if self._is_handed_over:
+            return
         try:
             root = self.pid if self.exit_status is None else None
             if not self._launched.is_alone:

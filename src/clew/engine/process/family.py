@@ -78,6 +78,17 @@ def launcher_name(mark: str) -> str:
     return f"clew-{hashlib.blake2b(mark.encode(), digest_size=5).hexdigest()}"
 
 
+def is_parent_of_agent(top: int, started: float, agent: int, mark: str) -> bool:
+    """Whether `top` is the process that the launcher made for the agent of that attempt, and is still its parent."""
+    above, process = _read(top), _read(agent)
+    return (
+        above is not None
+        and process is not None
+        and (above.started, above.name) == (started, launcher_name(mark))
+        and process.parent == top
+    )
+
+
 def family(mark: str, root: int | None = None, since: float | None = None) -> list[Process]:
     """Every live process that has the mark, in its environment or its name, or is `root`, and their descendants.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import io
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -15,53 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clew.engine.process.family import MARK, POLL_S, end_family, launcher_name
+from clew.engine.process.launched import Launched, attach
+from clew.system.forks import closed_in_forks
 
 _SCRIPT = Path(__file__).with_name("launcher.py")
 _FOR_PYTHON = "LD_"  # the prefix of environment variables that this Python may need to start
-
-
-class Launched:
-    """A running agent and its pipes. `pid` is the agent's; `top` is its parent's, or `pid` if it has no such parent."""
-
-    def __init__(
-        self,
-        stdin: asyncio.StreamWriter,
-        stdout: asyncio.StreamReader,
-        stderr: asyncio.StreamReader,
-        transports: Sequence[asyncio.BaseTransport],
-    ) -> None:
-        self.stdin = stdin
-        self.stdout = stdout
-        self.stderr = stderr
-        self.pid = self.top = 0
-        self.is_alone = False  # the agent has ended, and so has everything that it started
-        self._transports = transports
-        self._ended: asyncio.Task[int]
-        self._gone: asyncio.Task[None] | None
-
-    def watch(self, ended: asyncio.Task[int], gone: asyncio.Task[None] | None = None) -> None:
-        """`gone` ends with the agent's parent; None: the agent has no parent of its own."""
-        self._ended, self._gone = ended, gone
-
-    @property
-    def exit_status(self) -> int | None:
-        return self._ended.result() if self._ended.done() and not self._ended.cancelled() else None
-
-    async def wait(self) -> int:
-        """Waits for the end of the agent itself: processes that it started may still run."""
-        return await asyncio.shield(self._ended)
-
-    async def gone(self) -> None:
-        """Waits until the agent and everything below its parent have ended."""
-        await self.wait()
-        if self._gone is not None:
-            await asyncio.shield(self._gone)
-
-    def close(self) -> None:
-        """Closes the pipes now, without waiting for the garbage collector."""
-        self.stdin.close()
-        for transport in self._transports:
-            transport.close()
 
 
 async def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -> Launched:
@@ -82,9 +40,7 @@ async def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str]) -
     if word != "started":
         code = int(numbers[0]) if word == "failed" else 0
         raise OSError(code, os.strerror(code) if code else "its launcher was ended")
-    launched.pid, launched.top = map(int, numbers)
-    ended = asyncio.create_task(_ended(launched, reports))
-    launched.watch(ended, asyncio.create_task(_parent_ended(ended, reports)))
+    launched.watch_reports(*map(int, numbers))
     return launched
 
 
@@ -112,31 +68,20 @@ async def _pipes(theirs: contextlib.ExitStack) -> tuple[Launched, asyncio.Stream
     """Our ends of the pipes, the reader of reports, and the agent's ends, which `theirs` closes."""
     ours, its_stdin = socket.socketpair()  # as asyncio does: a pipe does not tell the writer that its reader has gone
     theirs.callback(its_stdin.close)
-    given, readers, transports = [its_stdin.fileno()], [], []
+    given, reading = [its_stdin.fileno()], list[io.FileIO]()
     try:
         for _ in ("stdout", "stderr", "report"):
             read, write = os.pipe()
+            reading.append(io.FileIO(read, "rb"))
             theirs.callback(os.close, write)
             given.append(write)
-            reader, transport = await _reader(read)
-            readers.append(reader)
-            transports.append(transport)
-        _, stdin = await asyncio.open_connection(sock=ours)
     except BaseException:
         ours.close()
-        for transport in transports:
-            transport.close()
+        for file in reading:
+            file.close()
         raise
-    stdout, stderr, reports = readers
-    return Launched(stdin, stdout, stderr, transports), reports, given
-
-
-async def _reader(descriptor: int) -> tuple[asyncio.StreamReader, asyncio.BaseTransport]:
-    reader = asyncio.StreamReader()
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
-    )
-    return reader, transport
+    launched, reports = await attach(ours, reading)
+    return launched, reports, given
 
 
 def _request(theirs: contextlib.ExitStack, argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -> int:
@@ -161,6 +106,7 @@ class _Launcher:
 
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        closed_in_forks(self.socket)  # a fork starts a launcher of its own
         self.owner = os.getpid()
         with theirs:
             self._process = subprocess.Popen(
@@ -204,19 +150,6 @@ class _Launcher:
         if self.owner == os.getpid():  # only the process that started the launcher can wait for its end
             self._process.kill()
             self._process.wait()
-
-
-async def _ended(launched: Launched, reports: asyncio.StreamReader) -> int:
-    said = (await reports.readline()).decode().split()
-    if not said:
-        return -signal.SIGKILL  # the agent's parent was killed, and the agent with it
-    launched.is_alone = said[2] == "alone"
-    return int(said[1])
-
-
-async def _parent_ended(ended: asyncio.Task[int], reports: asyncio.StreamReader) -> None:
-    await asyncio.shield(ended)
-    await reports.read()
 
 
 async def _launch_directly(argv: Sequence[str], cwd: str, environ: Mapping[str, str]) -> Launched:

@@ -18,13 +18,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from os import urandom
 
 from clew.core.record import Record
 from clew.core.runs.run import Owner
 from clew.engine.faults import passed
 from clew.engine.process.agent import AgentProcess
+from clew.engine.process.handing import AgentInTransit
 from clew.engine.warm.session import KEY_BYTES, WarmSession
 
 
@@ -82,7 +83,7 @@ class WarmAgents(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Ends the processes that are kept in this process of Clew."""
+        """Ends the processes that are kept in this process of Clew. Those that the daemon keeps stay."""
 
 
 class NoWarmAgents(WarmAgents):
@@ -123,7 +124,7 @@ class WarmPool(WarmAgents):
         self._ended: Callable[[str], object] = lambda mark: None
         self._key = urandom(KEY_BYTES)
         self._kept: dict[str, _Kept] = {}  # by session id; the least recently used first
-        self._ending: set[asyncio.Task[None]] = set()
+        self._ending: dict[asyncio.Task[None], str] = {}  # and the thread of the process
         self._measuring: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -151,19 +152,29 @@ class WarmPool(WarmAgents):
             await self.discard(wanted.thread_id)
             return None
         del self._kept[wanted.session_id]
-        process = await kept.let_go()
-        await self.discard(wanted.thread_id)
-        if process.is_quiet:
-            return process
-        await self._end(kept)
+        try:
+            await kept.let_go()
+            await self.discard(wanted.thread_id)
+        except BaseException:
+            self._drop(kept)
+            raise
+        if kept.process.is_quiet:
+            return kept.process
+        await asyncio.wait({self._drop(kept)})
         return None
 
     async def keep(self, process: AgentProcess, session: WarmSession) -> None:
-        await self.discard(session.thread_id)
         kept = _Kept(process, session)
+        try:
+            await self.discard(session.thread_id)
+        except BaseException:
+            self._drop(kept)
+            raise
         if self._is_closed or not process.is_quiet:
-            await self._end(kept)
+            await asyncio.wait({self._drop(kept)})
             return
+        if session.session_id in self._kept:  # while another one was ended, a second one came for the same session
+            self._drop(self._kept[session.session_id])
         self._kept[session.session_id] = kept
         kept.watch = asyncio.create_task(self._watch(kept))
         while len(self._kept) > self._limits.max:
@@ -173,11 +184,20 @@ class WarmPool(WarmAgents):
             self._measuring = asyncio.create_task(self._measure())
 
     async def discard(self, thread_id: str) -> None:
-        found = [kept for kept in self._kept.values() if kept.session.thread_id == thread_id]
-        for kept in found:
-            self._drop(kept)
-        if found:
-            await asyncio.wait(set(self._ending))
+        for kept in list(self._kept.values()):
+            if kept.session.thread_id == thread_id:
+                self._drop(kept)
+        ending = {task for task, thread in self._ending.items() if thread == thread_id}
+        if ending:
+            await asyncio.wait(ending)
+
+    async def drop(self, process: AgentProcess, session: WarmSession) -> None:
+        """Ends a process that was taken, but cannot be used."""
+        await asyncio.wait({self._end_later(self._end(process, session), session.thread_id)})
+
+    def give_up(self, transit: AgentInTransit, session: WarmSession) -> None:
+        """Ends, in the background, a process that was to be handed over and reached nobody."""
+        self._end_later(self._end_unread(transit, session), session.thread_id)
 
     def free_memory(self) -> None:
         """Ends the least recently used processes until the others hold no more memory than they may."""
@@ -220,16 +240,27 @@ class WarmPool(WarmAgents):
             self.free_memory()
         self._measuring = None
 
-    def _drop(self, kept: _Kept) -> None:
+    def _drop(self, kept: _Kept) -> asyncio.Task[None]:
         """Removes the process from the pool, and ends it in the background."""
-        self._kept.pop(kept.session.session_id, None)
-        task = asyncio.create_task(self._end(kept))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        if self._kept.get(kept.session.session_id) is kept:
+            del self._kept[kept.session.session_id]
+        return self._end_later(self._end_kept(kept), kept.session.thread_id)
 
-    async def _end(self, kept: _Kept) -> None:
-        process = await kept.let_go()
-        if kept.session.is_untouched:
+    def _end_later(self, ending: Coroutine[None, None, None], thread_id: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(ending)
+        self._ending[task] = thread_id
+        task.add_done_callback(self._ending.pop)
+        return task
+
+    async def _end_kept(self, kept: _Kept) -> None:
+        await kept.let_go()
+        await self._end(kept.process, kept.session)
+
+    async def _end_unread(self, transit: AgentInTransit, session: WarmSession) -> None:
+        await self._end(await AgentProcess.from_handed(transit, {}), session)
+
+    async def _end(self, process: AgentProcess, session: WarmSession) -> None:
+        if session.is_untouched:
             await process.retire(grace_s=self._limits.grace_s)
         else:
             await process.end(grace_s=0, at_once=True)
@@ -245,10 +276,9 @@ class _Kept:
         self.session = session
         self.watch: asyncio.Task[None] | None = None
 
-    async def let_go(self) -> AgentProcess:
+    async def let_go(self) -> None:
         """Stops watching the process."""
         watch, self.watch = self.watch, None
         if watch is not None:
             watch.cancel()
             await asyncio.wait({watch})
-        return self.process
