@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 
 OWNER = Owner("here", os.getpid(), 1.0)
 LEAVES = 'echo ended > "$1"'  # what an agent writes when it ends by itself
-WAITS = f"cat > /dev/null; {LEAVES}"
+WAITS = f"while read -r line; do :; done; {LEAVES}"  # one process: its memory does not change
 FORGETFUL = WarmLimits(idle_s=0.05)
 
 
