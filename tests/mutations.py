@@ -72,7 +72,7 @@ EQUIVALENT: dict[str, str] = {
         "an empty section is left out as well"
     ),
     "standing_count: never in if count == len(pin.absorbed):": "a faster way to the same answer",
-    "LongHistory.__getitem__: one more in 1 of return self._newest.read(place, place + 1)[0]": "only the first is returned",
+    "LongHistory.__getitem__: one more in 1 of return self._newest.read(place, place + 1)[0]": "the rest is dropped",
     "missed: never in if isinstance(seen, LongHistory) and _common_prefix(pin.absorbed, seen.outline) == count:": (
         "a faster way to the same answer"
     ),
