@@ -17,6 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import uvicorn
@@ -174,8 +175,12 @@ async def serve(
     *,
     roots: Sequence[str | Path] = (),
     on_ready: Callable[[str, str], None],
+    beside: AbstractAsyncContextManager[object] | None = None,
 ) -> None:
-    """Serves until a signal arrives. `on_ready` gets two addresses: one with the token, one with a one-time code."""
+    """Serves until a signal arrives. `on_ready` gets two addresses: one with the token, one with a one-time code.
+
+    `beside` is open for as long as requests are answered.
+    """
     port = int(listening.getsockname()[1])
     hosts = tuple(name.lower() for name in (address.host, *address.allow_hosts) if name)
     policy = AccessPolicy(credentials, port, hosts, remote=not address.is_loopback)
@@ -188,7 +193,8 @@ async def serve(
 
     async with app.running(), running_worker(client, daemon_work(client)):
         with registered(client.home, port):
-            await DaemonServer(config, app, started).serve(sockets=[listening])
+            async with beside or contextlib.nullcontext():
+                await DaemonServer(config, app, started).serve(sockets=[listening])
 
 
 def uvicorn_config(asgi: ASGIApp) -> uvicorn.Config:

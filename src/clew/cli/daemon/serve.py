@@ -70,6 +70,7 @@ def serve(
 
     async def work(client: Client) -> None:
         from clew.api.hooks import check_templates
+        from clew.cli.daemon.resident import ForkServer
         from clew.server import daemon, worker
         from clew.server.routes.page import is_built
         from clew.server.security import token
@@ -101,7 +102,8 @@ def serve(
                 if not webbrowser.open(one_time_url):
                     note("clew: no browser could be started; open the address yourself")
 
-        await daemon.serve(client, address, listening, secret, roots=roots, on_ready=announce)
+        resident = ForkServer(client.home).running() if held.of("resident") != "off" else None
+        await daemon.serve(client, address, listening, secret, roots=roots, on_ready=announce, beside=resident)
 
     with_client(work, **flags)
 
