@@ -13,14 +13,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from clew.api.daemons import in_background
+
 log = logging.getLogger("clew.server.resident")
 RETRY_S = 5.0
 
 
 class ForkServer:
     def __init__(self, home: Path) -> None:
-        self.commands = 0  # how many commands it carries out now
-        self.is_listening = False
+        self.begun = 0  # commands so far
+        self.commands = 0  # those that it carries out now
         self._home = home
         self._trouble = ""
 
@@ -55,7 +57,7 @@ class ForkServer:
             finally:
                 writer.close()
         finally:
-            self.commands, self.is_listening = 0, False
+            self.commands = 0
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(0)
             if process.returncode is None:
@@ -63,9 +65,8 @@ class ForkServer:
 
     def _heard(self, word: str, rest: str) -> None:
         if word == "commands":
+            self.begun += int(rest) > self.commands
             self.commands = int(rest)
-        elif word == "listening":
-            self.is_listening = True
         elif word == "failed" and rest != self._trouble:
             self._trouble = rest
             log.warning("commands are not handed over to this daemon: %s", rest)
@@ -74,17 +75,10 @@ class ForkServer:
         flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         return subprocess.Popen(
             [sys.executable, *flags, "-m", "clew.cli.daemon.fork_server", str(descriptor)],
-            env=self._environ(),
+            env=in_background({**os.environ, "CLEW_HOME": str(self._home)}),
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             pass_fds=(descriptor,),
             start_new_session=True,  # Ctrl-C at the daemon's terminal is not meant for the commands
         )
-
-    def _environ(self) -> dict[str, str]:
-        """Ours. The folders are absolute, because the program is in another directory."""
-        environ = {**os.environ, "CLEW_HOME": str(self._home)}
-        if chosen := environ.get("CLEW_CONFIG"):
-            environ["CLEW_CONFIG"] = str(Path(chosen).expanduser().absolute())
-        return environ
