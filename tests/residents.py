@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +23,8 @@ from clew.resident.start import COMMANDS
 MODE = os.environ.get("TESTS_RESIDENT", "")
 ALWAYS = bool(MODE)
 HANDED_OVER = [sys.executable, str(Path(__file__).with_name("handed_over.py"))]
-COMMAND = HANDED_OVER if MODE == "strict" else [sys.executable, "-m", "clew"]
+ORDINARY = [sys.executable, "-m", "clew"]
+COMMAND = HANDED_OVER if MODE == "strict" else ORDINARY
 PROGRAM = Path(__file__).with_name("resident_program.py")
 MOST = 4  # residents at once
 WAIT_S = "60"  # a slow machine must not decide who carries a command out
@@ -37,7 +39,10 @@ class Resident:
 
     _of_homes: ClassVar[dict[str, Resident | None]] = {}
 
-    def __init__(self, environ: Mapping[str, str], *, runtime: Path | None = None) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], *, runtime: Path | None = None, program: Sequence[str] | None = None
+    ) -> None:
+        """`program` is started, instead of a fork of this worker's fork server. Its stdin is the daemon."""
         self._own = runtime is None
         self.runtime = Path(tempfile.mkdtemp(prefix="clew-run-")) if runtime is None else runtime
         self.environ = {**environ, "XDG_RUNTIME_DIR": str(self.runtime), "CLEW_RESIDENT_WAIT": WAIT_S}
@@ -46,7 +51,10 @@ class Resident:
         import forkserver  # which imports this module
 
         with theirs:
-            self.process: Any = forkserver.start([], script=PROGRAM, env=self.environ, cwd="/", stdin=theirs.fileno())
+            options: Any = {"env": self.environ, "cwd": "/", "stdin": theirs.fileno()}
+            self.process: Any = (
+                subprocess.Popen(program, **options) if program else forkserver.start([], script=PROGRAM, **options)
+            )
         self._heard = b""
         try:
             self.hear("listening")

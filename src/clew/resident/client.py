@@ -15,7 +15,7 @@ import os
 import sys
 from time import monotonic
 
-from clew.resident.request import FOLDER, TERMINAL, Request, flags_of_interpreter, install_of
+from clew.resident.request import FOLDER, GO, TERMINAL, Request, flags_of_interpreter, install_of
 
 TYPE_CHECKING = False  # typing would take longer to load than everything else here
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ def _hand_over(path: str, version: str, package: str, until: float) -> _Handed |
         connection.connect(path)
         if _peer(connection) != os.geteuid():
             return None
-        _send(connection, request.encode(), files, until)
+        _send(connection, request.encode(), until)
         said, _, rest = _line(connection, until).partition(b"\n")
         words = os.fsdecode(said).split()
         if rest or len(words) != 3 or words[0] != "ready" or words[2] != version:
             return None
         handed = _Handed(connection, int(words[1]), terminal)
-        if not handed.begin():
+        if not handed.begin(files):
             return None
         opened.remove(folder)
         os.close(folder)
@@ -127,12 +127,10 @@ def _peer(connection: _socket.socket) -> int:
     return int.from_bytes(connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)[4:8], sys.byteorder)
 
 
-def _send(connection: _socket.socket, content: bytes, files: Sequence[int], until: float) -> None:
-    rights = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in files)
-    sent = connection.sendmsg([content], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-    while sent < len(content):
+def _send(connection: _socket.socket, content: bytes, until: float) -> None:
+    while content:
         _limit(connection, until)
-        sent += connection.send(content[sent:])
+        content = content[connection.send(content) :]
 
 
 def _line(connection: _socket.socket, until: float) -> bytes:
@@ -161,8 +159,8 @@ class _Handed:
         self._handlers: dict[int, Any] = {}
         self._is_job_stopping = False
 
-    def begin(self) -> bool:
-        """Says `go`. False: the process is gone, and has done nothing."""
+    def begin(self, files: Sequence[int]) -> bool:
+        """Says `go`, and gives the open files. False: the process is gone, and has done nothing."""
         for number in PASSED_ON:
             before = _signal.getsignal(number)
             # What the caller ignores stays ignored; but not SIGINT, which shells ignore for `clew … &` in a script.
@@ -172,7 +170,8 @@ class _Handed:
         _signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         self._connection.settimeout(None)
         try:
-            self._connection.send(b"go\n")
+            rights = b"".join(descriptor.to_bytes(4, sys.byteorder) for descriptor in files)
+            self._connection.sendmsg([GO], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
         except OSError:
             self._restore()
             return False

@@ -1,13 +1,13 @@
 """What a command hands over: itself as a list of words, and its open files.
 
 Theory of operation
-    The client connects and sends everything at once: the words, separated by zero bytes, with their length before them,
-    and the descriptors beside the first byte. The resident forks a process for the connection, which reads the words
-    and checks whether it may stand for the caller. From then on, each side sends lines:
+    The client connects and sends the words at once, separated by zero bytes, after their length. The resident
+    forks a process for the connection, which reads the words and checks whether it may stand for the caller. From then
+    on, each side sends lines:
 
         ready PID VERSION    the process could carry the command out. It does nothing before `go`
         declined WHY         it cannot; the client does the work itself
-    >   go                   from here on the command is the process's; the client never carries it out
+    >   go                   with the descriptors; from here on, the client never carries the command out itself
         typing               the process is about to read from the terminal: may the client's job do that?
     >   yes                  it may: it is in the foreground
         stopped SIGNAL       the process was suspended
@@ -18,6 +18,7 @@ Theory of operation
     A request of no words asks for `status PID …`: the resident, and the processes that carry out commands.
 
     A client that hears nothing in time closes the connection, and the process ends when it reads that instead of `go`.
+    Descriptors are sent no earlier: in the queue of a stopped resident they would keep the caller's pipes open.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 PROTOCOL = "clew-resident-1"
+GO = b"go\n"
 LENGTH_BYTES = 8
 MAX_BYTES = 16 << 20  # arguments and environment: Linux allows 6 MiB at most
 STREAMS = ("0", "1", "2")

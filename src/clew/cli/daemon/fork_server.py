@@ -35,7 +35,10 @@ GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL | getattr(select, "POLL
 
 
 def main() -> None:
-    daemon = socket.socket(fileno=int(sys.argv[1]))
+    import fcntl
+
+    # Not among the standard streams: those of each process are replaced by the caller's.
+    daemon = socket.socket(fileno=fcntl.fcntl(int(sys.argv[1]), fcntl.F_DUPFD_CLOEXEC, 3))
     daemon.setblocking(False)
     resident = forked_command.load()
     gc.collect()

@@ -29,6 +29,7 @@ from clew.resident import location
 from clew.resident.client import PASSED_ON
 from clew.resident.request import (
     FOLDER,
+    GO,
     LENGTH_BYTES,
     MAX_BYTES,
     STREAMS,
@@ -120,21 +121,24 @@ def _accepted(
     """The command, which is this process's from now on. None: it is not, and nothing was done."""
     try:
         connection.settimeout(READ_S)
-        received = _receive(connection)
-        if received is None:
+        request = _receive(connection)
+        if request is None:
             connection.sendall(" ".join(["status", str(os.getppid()), *map(str, others)]).encode() + b"\n")
             return None
-        request, files = received
         why_not = _why_not(request, resident, connection)
         if why_not is not None:
             connection.sendall(f"declined {why_not}\n".encode())
             return None
         connection.sendall(f"ready {os.getpid()} {__version__}\n".encode())
         connection.settimeout(None)
-        is_wanted = connection.recv(16) == b"go\n"  # else the caller did not wait, and does its work itself
+        said, descriptors, _, _ = socket.recv_fds(connection, len(GO), MAX_FILES)
+        if said != GO or len(descriptors) != len(request.files):
+            return None  # the caller did not wait, and does its work itself
     except (OSError, ValueError):  # the caller is gone, or is none of ours
         return None
-    return (request, files) if is_wanted else None
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    return request, dict(zip(request.files, descriptors, strict=True))
 
 
 def _restore_signals() -> None:
@@ -145,33 +149,24 @@ def _restore_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _receive(connection: socket.socket) -> tuple[Request, dict[str, int]] | None:
-    """The request and its files. None: there is none; somebody asks how the resident is."""
-    content, descriptors, _, _ = socket.recv_fds(connection, LENGTH_BYTES, MAX_FILES)
-    for descriptor in descriptors:
-        os.set_inheritable(descriptor, False)
-    content = _exactly(connection, LENGTH_BYTES, content)
-    length = int.from_bytes(content, "big")
+def _receive(connection: socket.socket) -> Request | None:
+    """The request. None: there is none; somebody asks how the resident is."""
+    length = int.from_bytes(_exactly(connection, LENGTH_BYTES), "big")
     if length == 0:
         return None
     if length > MAX_BYTES:
         raise ValueError("too long")
-    request = decode(_exactly(connection, length, b""))
-    if len(request.files) != len(descriptors):
-        raise ValueError("another number of files")
-    return request, dict(zip(request.files, descriptors, strict=True))
+    return decode(_exactly(connection, length))
 
 
-def _exactly(connection: socket.socket, length: int, content: bytes) -> bytes:
-    pieces = [content]
-    missing = length - len(content)
-    while missing > 0:
-        piece = connection.recv(min(missing, 1 << 20))
+def _exactly(connection: socket.socket, length: int) -> bytes:
+    content = bytearray()
+    while len(content) < length:
+        piece = connection.recv(min(length - len(content), 1 << 20))
         if not piece:
             raise OSError("the connection was closed")
-        pieces.append(piece)
-        missing -= len(piece)
-    return b"".join(pieces)
+        content += piece
+    return bytes(content)
 
 
 def _why_not(request: Request, resident: Resident, connection: socket.socket) -> str | None:
