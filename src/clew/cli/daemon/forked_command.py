@@ -45,6 +45,7 @@ LOADED = (
     *("clew.cli.error_report", "clew.cli.foreground_run", "clew.cli.pairs.pair", "clew.cli.pairs.pair_display"),
     *("clew.cli.reviews.review", "clew.cli.reviews.round", "clew.cli.threads.session"),
     *("clew.cli.ui.agent_questions", "clew.cli.ui.explanation", "clew.cli.ui.markdown.printer"),
+    *("clew.cli.pairs.sessions", "concurrent.futures.thread", "resource"),
     *("clew.cli.ui.permission_prompts", "clew.cli.ui.safe_stream", "clew.cli.ui.status_line"),
 )
 READ_S = 10.0  # a caller that does not send its request in this time is dropped; it has done its work itself by then
