@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import clew
@@ -28,9 +28,15 @@ from clew.system.daemon_registry import running_daemons as running_daemons
 from clew.system.daemon_registry import send_signal
 from clew.system.folders import make_private
 from clew.system.memory import memory_of
+from clew.system.service_files import LAUNCHD as LAUNCHD
+from clew.system.service_files import SYSTEMD as SYSTEMD
+from clew.system.service_files import ServiceFile as ServiceFile
+from clew.system.service_files import platform_kind, service_file
+from clew.system.service_files import write as write_service
 
 LOG = "daemon.log"
 STARTING = "daemon.lock"
+IN_SERVICE = ("PATH", "CLEW_HOME", "CLEW_CONFIG")  # variables that an installed daemon gets, and those of Python
 BACKGROUND = "--background"  # the option of `clew serve` with which `clew up` starts it
 ANSWER_S = 2.0  # how long a resident may take to say how it is
 RESIDENT_S = 20.0  # how long the resident of a new daemon may take until it listens
@@ -127,7 +133,7 @@ async def start(environ: Mapping[str, str], options: Sequence[str] = ()) -> Star
     home = home_of(environ)
     log = home / LOG
     before = background.size_of(log)
-    process = background.start(command(options), in_background(environ), log)
+    process = background.start(command([BACKGROUND, *options]), in_background(environ), log)
     assert process.stdout is not None
     with process.stdout:
         line = await asyncio.to_thread(process.stdout.readline)
@@ -170,9 +176,54 @@ async def bounded_log(home: Path) -> AsyncIterator[None]:
         task.cancel()
 
 
+def service(environ: Mapping[str, str], options: Sequence[str] = (), *, kind: str | None = None) -> ServiceFile:
+    """The file with which the user's session would start `clew serve OPTIONS`; `install` writes it.
+
+    It gets the PATH of now, in which the agents are found. It does not end when it is idle: the user wants it there.
+    """
+    absolute = in_background(environ)
+    settings: dict[str, str] = {
+        name: value for name, value in absolute.items() if name in IN_SERVICE or name.startswith("PYTHON")
+    }
+    if kind is None:
+        kind = platform_kind()
+    if kind == LAUNCHD:
+        return service_file(kind, command([BACKGROUND, *options]), environ, {**settings, "CLEW_RESIDENT_IDLE": "none"})
+    return service_file(kind, command(options), environ, settings)
+
+
+def install(file: ServiceFile, *, force: bool = False) -> None:
+    """Writes it. Raises Conflict if there is one that Clew did not write."""
+    try:
+        write_service(file, force=force)
+    except OSError as error:
+        raise UsageError(f"{file.path} cannot be written: {error.strerror}.") from error
+
+
+def start_detached(environ: Mapping[str, str]) -> None:
+    """Starts `clew up` and does not wait for it, if no daemon of this home runs. For the setting resident = "auto"."""
+    if "CLEW_ATTEMPT" in environ or running_daemons(home_of(environ)):
+        return
+    with suppress(OSError):
+        process = subprocess.Popen(
+            _clew("up"),
+            env=in_background(environ),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        process.returncode = 0  # nobody waits for it
+
+
 def command(options: Sequence[str]) -> list[str]:
+    return _clew("serve", *options)
+
+
+def _clew(*words: str) -> list[str]:
     flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-    return [sys.executable, *flags, "-m", "clew", "serve", BACKGROUND, *options]
+    return [sys.executable, *flags, "-m", "clew", *words]
 
 
 def in_background(environ: Mapping[str, str]) -> dict[str, str]:

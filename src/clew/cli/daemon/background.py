@@ -11,10 +11,10 @@ from clew.cli.client_runner import load_asyncio_quickly, note_when_slow
 from clew.cli.options import AS_JSON
 from clew.cli.ui.formatting import harmless, plural
 from clew.cli.ui.printing import note, print_json, say
-from clew.errors import ClewError
+from clew.errors import ClewError, UsageError
 
 if TYPE_CHECKING:
-    from clew.api.daemons import RunningDaemon
+    from clew.api.daemons import RunningDaemon, ServiceFile
     from clew.api.wire.daemons import DaemonStatus
 
 END_S = 60.0  # runs are stopped at the end, which may take a while
@@ -25,7 +25,15 @@ MIB = 1 << 20
 @click.option(
     "--port", metavar="PORT", help="Listen on this port; 0: any free port.  [default: the setting serve.port]"
 )
-def up(port: str | None) -> None:
+@click.option("--install", is_flag=True, help="Start nothing, but write a file with which your session starts it.")
+@click.option("--dry-run", is_flag=True, help="With --install: print that file and write nothing.")
+@click.option("--force", is_flag=True, help="With --install: replace a file that clew did not write.")
+@click.option(
+    "--kind",
+    type=click.Choice(["systemd", "launchd"]),
+    help="With --install: which service manager the file is for.  [default: that of the platform]",
+)
+def up(port: str | None, install: bool, dry_run: bool, force: bool, kind: str | None) -> None:
     """Start the daemon in the background: the page, the API, and the resident.
 
     The resident carries out `clew ask`, `chat`, `review` and `pair`, which then start at once. `clew status` shows what
@@ -39,6 +47,11 @@ def up(port: str | None) -> None:
     found = settings.load(os.environ)
     home = settings.home(os.environ)
     options = ["--port", port] if port is not None else []
+    if install:
+        _install(daemons.service(os.environ, options, kind=kind), dry_run=dry_run, force=force)
+        return
+    if dry_run or force or kind is not None:
+        raise UsageError("--dry-run, --force and --kind need --install.")
 
     async def work() -> None:
         with daemons.starting(home):
@@ -51,6 +64,18 @@ def up(port: str | None) -> None:
         say(f"{started.url} (process {started.pid})")
 
     asyncio.run(work())
+
+
+def _install(file: ServiceFile, *, dry_run: bool, force: bool) -> None:
+    from clew.api import daemons
+
+    if dry_run:
+        note(f"{file.path} would be:")
+        say(file.content.rstrip("\n"))
+        return
+    daemons.install(file, force=force)
+    say(f"wrote {harmless(str(file.path))}")
+    say(f"Enable it with: {harmless(file.enable)}")
 
 
 @click.command()
