@@ -141,6 +141,8 @@ UNSAFE = {
     "trust": '"project"',
     "hide_home": "false",
     "plain": "true",
+    "resident": '"off"',
+    "resident_idle": '"1h"',
     "max_agents": "400",
     "jobs.most_at_once": "4000",
     "store": '"postgresql://evil.example/x"',

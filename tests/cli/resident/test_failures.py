@@ -71,6 +71,7 @@ def test_a_stopped_resident_costs_a_short_wait_and_the_command_is_carried_out_on
     assert [turn["text"] for turn in handed.cli.turns("t")][::2] == ["hello", "more"]
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -120,6 +121,7 @@ except OSError:
 """
 
 
+@pytest.mark.rest
 def test_a_process_of_another_user_gets_no_answer(handed: Any) -> None:
     path = handed.resident.socket
     for each in (path.parent.parent, path.parent, path):
@@ -129,6 +131,7 @@ def test_a_process_of_another_user_gets_no_answer(handed: Any) -> None:
     assert done.stdout in ("b''\n", "refused\n"), done.stderr
 
 
+@pytest.mark.rest
 def test_rubbish_harms_nobody(handed: Any) -> None:
     for content in (b"\xff" * 100, bytes(7) + b"\x03abc", b""):
         with socket.socket(socket.AF_UNIX) as connection:
@@ -140,6 +143,7 @@ def test_rubbish_harms_nobody(handed: Any) -> None:
     assert handed.run("ask", "-t", "t", "hello").code == 0
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "environ",
     [
@@ -216,6 +220,7 @@ def test_a_signal_that_the_caller_ignores_stays_ignored(handed: Any) -> None:
     assert process.returncode == 0
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGQUIT, signal.SIGSEGV])
 def test_a_signal_that_ends_the_process_ends_the_command(handed: Any, number: signal.Signals) -> None:
     process, pid = hanging(handed)
@@ -248,6 +253,7 @@ def test_commands_outlive_the_daemon(handed: Any) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.rest
 def test_a_command_outlives_a_fork_server_that_is_killed(handed: Any) -> None:
     process, _ = hanging(handed)
     handed.resident.process.kill()
@@ -257,6 +263,7 @@ def test_a_command_outlives_a_fork_server_that_is_killed(handed: Any) -> None:
     assert b"so far" in out
 
 
+@pytest.mark.rest
 def test_if_everything_is_gone_the_command_says_so(handed: Any) -> None:
     process, pid = hanging(handed)
     handed.resident.process.kill()
@@ -268,6 +275,7 @@ def test_if_everything_is_gone_the_command_says_so(handed: Any) -> None:
     assert handed.run("ask", "-t", "t", "on", ordinary=True).code == 0
 
 
+@pytest.mark.rest
 def test_fifty_commands_at_once(handed: Any) -> None:
     running = [handed.start("review", "list", "--all", "--json") for _ in range(50)]
     assert {process.communicate(timeout=TIMEOUT_S)[0] for process in running} == {b"[]\n"}

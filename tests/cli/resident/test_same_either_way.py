@@ -78,7 +78,11 @@ def same(
     return handed_over
 
 
-@pytest.mark.parametrize("args", CASES, ids=lambda args: " ".join(args)[:40])
+@pytest.mark.parametrize(
+    "args",
+    [*CASES[:4], *(pytest.param(each, marks=pytest.mark.rest) for each in CASES[4:])],
+    ids=lambda args: " ".join(args)[:40],
+)
 def test_its_output_and_its_exit_status(ways: Any, args: tuple[str, ...]) -> None:
     same(ways, *args)
 
@@ -90,6 +94,7 @@ def test_a_conversation(ways: Any) -> None:
     assert "resumed" in err
 
 
+@pytest.mark.rest
 @pytest.mark.parametrize("closed", [0, 1, 2], ids=["stdin", "stdout", "stderr"])
 def test_with_a_closed_stream(ways: Any, closed: int) -> None:
     same(ways, *HELLO, before=lambda: os.close(closed))
@@ -112,7 +117,13 @@ def test_in_a_directory_that_was_deleted(ways: Any, tmp_path: Path) -> None:
     assert "The current directory no longer exists." in err
 
 
-@pytest.mark.parametrize("point", ["prompt_stored", "spawned", "text_streamed", "outcome_known"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "spawned",
+        *(pytest.param(each, marks=pytest.mark.rest) for each in ("prompt_stored", "text_streamed", "outcome_known")),
+    ],
+)
 def test_when_its_process_dies_at_a_fault_point(ways: Any, point: str) -> None:
     for way in ways:
         way.environ["CLEW_FAULT"] = point
