@@ -187,7 +187,10 @@ class _Handed:
         from select import select
 
         while True:
-            ready, _, _ = select([self._connection, self._wakes], [], [])
+            awaited: list[Any] = [self._connection, self._wakes]
+            if self._exiting is not None and self._process is not None:
+                awaited.append(self._process)  # its end is enough: the fork server may be stopped, and say nothing
+            ready, _, _ = select(awaited, [], [])
             if self._wakes in ready:
                 for number in self._wakes.recv(LINE_BYTES):
                     self._pass_on(number)
@@ -200,6 +203,8 @@ class _Handed:
                     status = self._heard(*line.decode("ascii", "replace").split())
                     if status is not None:
                         return status
+            elif self._process in ready:
+                return self._exiting or 0
 
     def _received(self) -> bytes:
         try:
@@ -214,6 +219,8 @@ class _Handed:
         if word == "killed":
             _end_by(number)
             return 128 + number
+        if word == "failed":
+            return self._vanished()
         if word == "exiting":
             self._exiting = number
         elif word == "stopped":

@@ -8,6 +8,7 @@ Theory of operation
         ready PID VERSION    the process could carry the command out. It does nothing before `go`
         declined WHY         it cannot; the client does the work itself
     >   go                   with the descriptors; from here on, the client never carries the command out itself
+        failed               it did nothing: it could not take the descriptors
         typing               the process is about to read from the terminal: may the client's job do that?
     >   yes                  it may: it is in the foreground
         stopped SIGNAL       the process was suspended

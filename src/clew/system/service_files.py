@@ -65,7 +65,7 @@ def _systemd(command: Sequence[str], environ: Mapping[str, str], settings: Mappi
         "StandardOutput=null",  # it has the address with the token
         "Restart=on-failure",
         "RestartSec=5",
-        "KillMode=mixed",
+        "KillMode=process",  # commands in progress are finished
         "TimeoutStopSec=60",
         "",
         "[Install]",
@@ -89,6 +89,7 @@ def _launchd(command: Sequence[str], environ: Mapping[str, str], settings: Mappi
         "EnvironmentVariables": dict(settings),
         "RunAtLoad": True,
         "KeepAlive": {"SuccessfulExit": False},
+        "AbandonProcessGroup": True,  # commands in progress are finished
     }
     text = plistlib.dumps(content).decode()
     head, _, rest = text.partition("<plist")

@@ -139,7 +139,7 @@ def test_rubbish_harms_nobody(handed: Any) -> None:
             connection.sendall(content)
             connection.shutdown(socket.SHUT_WR)
             with contextlib.suppress(ConnectionResetError):
-                assert connection.recv(100) == b""
+                assert connection.recv(100) in (b"", b"exit 0\n")
     assert handed.run("ask", "-t", "t", "hello").code == 0
 
 
@@ -208,6 +208,16 @@ def test_a_signal_is_passed_on(handed: Any, number: signal.Signals) -> None:
     out, err = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, out) == (7, b"so far\n")
     assert b"stopping" in err
+
+
+def test_a_caller_that_may_open_too_few_files_is_told(handed: Any) -> None:
+    """As by itself, the command fails; it must not look as if it had succeeded."""
+    import resource
+
+    done = handed.run(
+        "ask", "-t", "t", "hello", prepare=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9)) and None
+    )
+    assert done.code != 0
 
 
 def test_a_signal_that_the_caller_ignores_stays_ignored(handed: Any) -> None:
@@ -280,3 +290,35 @@ def test_fifty_commands_at_once(handed: Any) -> None:
     running = [handed.start("review", "list", "--all", "--json") for _ in range(50)]
     assert {process.communicate(timeout=TIMEOUT_S)[0] for process in running} == {b"[]\n"}
     assert {process.returncode for process in running} == {0}
+
+
+def test_a_fork_server_that_is_stopped_does_not_delay_the_end(handed: Any) -> None:
+    process, _ = hanging(handed)
+    handed.resident.process.send_signal(signal.SIGSTOP)
+    handed.cli.api.release()
+    out, _ = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0
+    assert b"so far" in out
+    handed.resident.process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.rest
+def test_limits_that_cannot_be_taken_over(handed: Any) -> None:
+    import resource
+
+    ours = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    with residents.Resident(
+        handed.cli.environ(),
+        program=["sh", "-c", f"ulimit -n 300; exec {sys.executable} -m clew.cli.daemon.fork_server 0"],
+    ) as lower:
+        runtime = {"XDG_RUNTIME_DIR": str(lower.runtime)}
+        assert ours[0] > 300
+        assert handed.run("ask", "-t", "t", "hello", environ=runtime).code == NOT_HANDED_OVER
+        done = handed.run(
+            *("ask", "-t", "t", "--permissions", "all", '!tool Bash {"command": "ulimit -n > made"}'),
+            environ=runtime,
+            prepare=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (200, ours[1])),
+        )
+        assert done.code == 0
+        assert (handed.cli.stage.work / "made").read_text() == "200\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import struct
@@ -62,12 +63,25 @@ def _take_resource_limits(pid: int) -> None:
     for name in dir(resource):
         if name.startswith("RLIMIT_"):
             limit = getattr(resource, name)
-            theirs = resource.prlimit(pid, limit)
-            if theirs != resource.getrlimit(limit):
-                resource.setrlimit(limit, theirs)  # ValueError: ours cannot be raised that far
+            theirs, ours = resource.prlimit(pid, limit), resource.getrlimit(limit)
+            if theirs != ours:
+                _take_limit(limit, theirs, ours[1])
     priority = os.getpriority(os.PRIO_PROCESS, pid)
     if priority != os.getpriority(os.PRIO_PROCESS, 0):
         os.setpriority(os.PRIO_PROCESS, 0, priority)
     processors = os.sched_getaffinity(pid)
     if processors != os.sched_getaffinity(0):
         os.sched_setaffinity(0, processors)
+
+
+def _take_limit(limit: int, theirs: tuple[int, int], most: int) -> None:
+    """What applies to the caller applies here; how far it could raise that may be less here, as in a systemd unit."""
+    import resource
+
+    def size(value: int) -> float:
+        return math.inf if value == resource.RLIM_INFINITY else value
+
+    soft, hard = theirs
+    if size(soft) > size(most):
+        raise NotTheSame("limits")
+    resource.setrlimit(limit, (soft, min(hard, most, key=size)))

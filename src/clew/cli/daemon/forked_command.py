@@ -133,8 +133,11 @@ def _accepted(
         connection.sendall(f"ready {os.getpid()} {__version__}\n".encode())
         connection.settimeout(None)
         said, descriptors, _, _ = socket.recv_fds(connection, len(GO), MAX_FILES)
-        if said != GO or len(descriptors) != len(request.files):
+        if said != GO:
             return None  # the caller did not wait, and does its work itself
+        if len(descriptors) != len(request.files):  # the caller's limit of open files is too low for them
+            connection.sendall(b"failed\n")
+            return None
     except (OSError, ValueError):  # the caller is gone, or is none of ours
         return None
     for descriptor in descriptors:

@@ -17,12 +17,14 @@ from clew.api.daemons import in_background
 
 log = logging.getLogger("clew.server.resident")
 RETRY_S = 5.0
+END_S = 5.0  # how long a fork server without commands may take to end
 
 
 class ForkServer:
     def __init__(self, home: Path) -> None:
         self.begun = 0  # commands so far
         self.commands = 0  # those that it carries out now
+        self._is_listening = False
         self._home = home
         self._trouble = ""
 
@@ -57,16 +59,17 @@ class ForkServer:
             finally:
                 writer.close()
         finally:
-            self.commands = 0
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(0)
-            if process.returncode is None:
-                process.returncode = 0  # it ends when its commands have ended; nobody waits for it
+            if not self._is_listening:
+                process.kill()  # it has no command, and may still be loading modules
+            await asyncio.to_thread(_wait, process, 0.0 if self.commands else END_S)
+            self.commands, self._is_listening = 0, False
 
     def _heard(self, word: str, rest: str) -> None:
         if word == "commands":
             self.begun += int(rest) > self.commands
             self.commands = int(rest)
+        elif word == "listening":
+            self._is_listening = True
         elif word == "failed" and rest != self._trouble:
             self._trouble = rest
             log.warning("commands are not handed over to this daemon: %s", rest)
@@ -82,3 +85,10 @@ class ForkServer:
             pass_fds=(descriptor,),
             start_new_session=True,  # Ctrl-C at the daemon's terminal is not meant for the commands
         )
+
+
+def _wait(process: subprocess.Popen[bytes], most_s: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(most_s)
+    if process.returncode is None:
+        process.returncode = 0  # it ends when its commands have ended; nobody waits for it
