@@ -23,7 +23,7 @@ demo: $(STAMP)            ## the offline tour: five turns, what resume saved
 
 test: check everyday      ## style, types, import contracts, and the tests of every day: minutes
 
-test-all: rest mutations  ## what `make test` leaves out: every test with a real component, and what takes long
+test-all: rest resident mutations  ## what `make test` leaves out: every test with a real component, and what takes long
 
 check: $(STAMP) web-check ## ruff, mypy strict, import contracts, generated docs
 	$(BIN)/ruff check .
@@ -39,6 +39,9 @@ everyday: $(STAMP) web sarif chromium openssh
 
 rest: $(STAMP) web sarif chromium openssh
 	$(PYTEST) -m "rest and not soak"
+
+resident: $(STAMP) sarif  ## the command line's tests again, each ask, chat, review and pair handed over to a resident
+	TESTS_RESIDENT=1 $(PYTEST) -m "not soak and not unit and not real" tests/cli tests/pairs tests/reviews
 
 mutations: $(STAMP)       ## breaks each guard of the decision and each row of the outcome table: a test must notice
 	$(BIN)/python tests/mutations.py "$(ONLY)"

@@ -18,11 +18,16 @@ from clew.testing import scripted_agent
 from clew.testing.model.api import ModelApi
 from clew.testing.postgres import PostgresServer
 from clew.testing.stage import Stage, real_claude, real_codex
+from residents import Resident
 
 pytest_plugins = ["failure_report", "lanes", "pytester"]
 pytest.register_assert_rewrite("clew.testing.store_contract")  # before any test imports it
 settings.register_profile("clew", deadline=None)  # a slow example only means that the machine is busy
 settings.load_profile("clew")
+
+
+def pytest_unconfigure() -> None:
+    Resident.close_all()
 
 
 @pytest.fixture

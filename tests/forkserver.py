@@ -27,6 +27,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import residents
+
 STANDARD_STREAMS = 3  # stdin, stdout, stderr
 MAX_REQUEST_BYTES = 1 << 20
 
@@ -118,10 +120,30 @@ class Command(subprocess.Popen[Any]):
 def start(args: Sequence[object], *, script: Path | None = None, env: Mapping[str, str], **options: Any) -> Any:
     """`clew ARGS`, or the program at `script`. If the environment configures the interpreter, a new one is started."""
     words = [str(word) for word in args]
+    if script is None and (handed := residents.environ_for(words, env)) is not None:
+        return subprocess.Popen([*residents.COMMAND, *words], env=handed, preexec_fn=restore_sigint, **options)
     if not any(name.startswith("PYTHON") for name in env) and env.get("LANG") == "C.UTF-8":
         return Command(words, script=script, env=env, **options)
     program = ["-m", "clew"] if script is None else [str(script)]
     return subprocess.Popen([sys.executable, *program, *words], env=env, preexec_fn=restore_sigint, **options)
+
+
+def on_terminal(args: Sequence[object], *, env: Mapping[str, str], **options: Any) -> subprocess.Popen[Any]:
+    """`clew ARGS` on the terminal that is its stdin."""
+    words = [str(word) for word in args]
+    if (handed := residents.environ_for(words, env)) is None:
+        return Command(words, terminal=True, env=env, **options)
+    return subprocess.Popen(
+        [*residents.COMMAND, *words], env=handed, preexec_fn=own_terminal, start_new_session=True, **options
+    )
+
+
+def own_terminal() -> None:
+    restore_sigint()
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def restore_sigint() -> None:

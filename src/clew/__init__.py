@@ -5,11 +5,7 @@ Names are imported when they are first used, so that `import clew` and the comma
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
-from clew import errors
-
+TYPE_CHECKING = False  # typing and the errors would take longer to load than what hands a command over to a resident
 if TYPE_CHECKING:
     from clew.api.client import Answered as Answered
     from clew.api.client import Client as Client
@@ -97,9 +93,27 @@ _NAMES_OF = {
     "clew.core.thread": ("Permissions", "Trust"),
     "clew.core.runs.options": ("Person",),
     "clew.core.costs.usage": ("Usage",),
+    "clew.errors": (
+        "AgentError",
+        "AgentFailed",
+        "AgentMissing",
+        "AuthFailed",
+        "BillingFailed",
+        "Busy",
+        "Cancelled",
+        "ClewError",
+        "ConfigError",
+        "Conflict",
+        "NotFound",
+        "SecretFound",
+        "StoreError",
+        "TimedOut",
+        "UsageError",
+        "UsageLimit",
+        "WrongModel",
+    ),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
-_MODULE_OF |= {name: "clew.errors" for name, value in vars(errors).items() if isinstance(value, type)}
 
 __all__ = [*sorted(_MODULE_OF), "__version__"]
 
@@ -108,6 +122,8 @@ def __getattr__(name: str) -> object:
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module 'clew' has no attribute {name!r}")
+    import importlib
+
     return getattr(importlib.import_module(module), name)
 
 

@@ -127,6 +127,12 @@ TABLE: dict[str, Row] = {
     "serve": Row(
         why_no_api="It is a surface: the HTTP server.", why_no_http="It is the server that would have to be running."
     ),
+    "up": Row(
+        ("clew.api.daemons.start", "clew.api.daemons.service", "clew.api.daemons.install"),
+        why_no_http="It is the server that would have to be running.",
+    ),
+    "down": Row(("clew.api.daemons.end",), why_no_http="It ends the server, which only its own user may do."),
+    "status": Row(("clew.api.daemons.status",), why_no_http="It also shows that no server runs: GET /api/info."),
     "stats": Row(("client.stats",), ("GET /api/stats",)),
     "stats reviews": Row(("client.reviews.measures",), ("GET /api/stats",)),
     "doctor": Row(("clew.api.doctor.diagnose",), ("GET /api/doctor",)),

@@ -25,7 +25,7 @@ import pytest
 import forkserver
 from clew.testing.stage import MODEL, Stage
 
-COMMAND = [sys.executable, "-m", "clew.cli"]
+COMMAND = [sys.executable, "-m", "clew"]
 SMALL_DAEMON = Path(__file__).with_name("small_daemon.py")
 TIMEOUT_S = 120.0
 
@@ -141,9 +141,11 @@ class Terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         options: dict[str, Any] = {"env": environ, "cwd": cwd, "stdin": slave, "stdout": slave, "stderr": slave}
         if command is None:
-            self.process: subprocess.Popen[Any] = forkserver.Command(args, terminal=True, **options)
+            self.process: subprocess.Popen[Any] = forkserver.on_terminal(args, **options)
         else:
-            self.process = subprocess.Popen(command, start_new_session=True, preexec_fn=_own_terminal, **options)
+            self.process = subprocess.Popen(
+                command, start_new_session=True, preexec_fn=forkserver.own_terminal, **options
+            )
         os.close(slave)
         self.seen = ""
 
@@ -177,11 +179,6 @@ class Terminal:
             self.seen += piece.decode("utf-8", "replace").replace("\r\n", "\n")
             return bool(piece)
         return False
-
-
-def _own_terminal() -> None:
-    forkserver.restore_sigint()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 @pytest.fixture(scope="session")

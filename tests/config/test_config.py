@@ -141,6 +141,8 @@ UNSAFE = {
     "trust": '"project"',
     "hide_home": "false",
     "plain": "true",
+    "resident": '"off"',
+    "resident_idle": '"1h"',
     "max_agents": "400",
     "warm.idle": '"30d"',
     "warm.max": "100",

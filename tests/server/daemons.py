@@ -196,7 +196,7 @@ class ServeProcess(LocalDaemon):
         with (stage.folder / "serve.log").open("a") as log:
             started: subprocess.Popen[str] = forkserver.start(
                 ["serve", "--port", port, *self._args],
-                env={**stage.environ, "CLEW_MODEL": MODEL, **self._environ},
+                env={**stage.environ, "CLEW_MODEL": MODEL, "CLEW_RESIDENT": "off", **self._environ},
                 cwd=stage.work,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -43,6 +43,7 @@ from clew.engine.leases import is_holder_dead, slot_prefix
 from clew.errors import Conflict, NotFound, StoreError
 from clew.hosts.chat.chat import Chat, NewThread
 from clew.hosts.validation import existing_dir
+from clew.wiring import agents
 from clew.wiring.engine import ARCHIVE_DIR, open_engine
 
 if TYPE_CHECKING:
@@ -494,6 +495,11 @@ class Client:
         """The processes of agents that wait for the next prompt of their thread."""
         return await self.engine.warm.kept()
 
+    def lent_agents(self) -> AbstractAsyncContextManager[str | None]:
+        """While this is open, other processes of Clew on this home and store use the agents that are kept here. Yields
+        why they cannot; None: they can."""
+        return agents.lent(self.engine, self.settings, self._environ, self.home)
+
     async def free_slots(self) -> int:
         """How many more agents may run on this machine now."""
         context = self.engine.context
@@ -514,12 +520,14 @@ async def open(
     adapters: Iterable[Adapter] = (),
     recover: bool = True,
     keep_agents: bool = True,
+    use_daemon: bool = False,
     **flags: Any,
 ) -> AsyncIterator[Client]:
     """Opens the store, and ends the runs that a crashed process left behind, unless `recover` is False.
 
     `keep_agents`: an agent's process stays for a while after its turn, so that the next turn of its thread begins at
-    once. The settings `warm.*` limit this, and the client ends these processes when it is closed.
+    once. The settings `warm.*` limit this, and the client ends these processes when it is closed. `use_daemon`: if a
+    daemon of this home and store runs, it keeps them, and they outlive this client.
 
     `home` is the folder of the store (default: CLEW_HOME, or the platform's); `environ` is the environment for settings
     and agents (default: that of this process); `adapters` are your own agents, in addition to those that Clew knows;
@@ -528,7 +536,7 @@ async def open(
     environ = dict(os.environ if environ is None else environ)
     settings = config.load(environ, Path(work_dir) if work_dir is not None else None, flags)
     folder = Path(home).expanduser().absolute() if home is not None else config.home(environ)
-    engine = open_engine(settings, environ, folder, adapters, keep_agents=keep_agents)
+    engine = open_engine(settings, environ, folder, adapters, keep_agents=keep_agents, use_daemon=use_daemon)
     try:
         client = Client(engine, settings, folder, await engine.recover() if recover else [], environ)
         try:

@@ -152,9 +152,21 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
         reply = await show_run(thread, start, as_json=options.as_json, agent=options.agent)
         if options.wait_for_limit:
             reply = await wait_for_limit(thread, reply, as_json=options.as_json)
-        return report_reply(reply, as_json=options.as_json)
+        status = report_reply(reply, as_json=options.as_json)
+        if client.settings.of("resident") == "auto":
+            _start_resident()
+        return status
 
     return with_client(work, work_dir=options.cwd, timeout=timeout)
+
+
+def _start_resident() -> None:
+    """So that the next command can be handed over. Nothing waits for it."""
+    import os
+
+    from clew.api.daemons import start_detached
+
+    start_detached(os.environ)
 
 
 async def _acted_on_session(client: Client, options: AskOptions, text: str, attached: str) -> int | None:

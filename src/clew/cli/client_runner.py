@@ -29,12 +29,14 @@ def with_client(
     quiet: bool = False,
     reads: bool = False,
     keep_agents: bool = False,
+    use_daemon: bool = True,
     **flags: Any,
 ) -> T:
     """Runs `work` with an open client. `flags` are settings that were given on the command line.
 
     `reads`: the command changes nothing, so opening the store does not recover what a crash left either.
-    `keep_agents`: it may ask several times in a thread, so agents stay after their turn.
+    `keep_agents`: it may ask several times in a thread, so agents stay after their turn. `use_daemon`: they stay in the
+    daemon, if one runs, also for the next command.
     """
     load_asyncio_quickly()
     import asyncio
@@ -43,7 +45,10 @@ def with_client(
 
     async def inside() -> T:
         where = Path(work_dir) if work_dir is not None else current_directory()
-        async with api.open(work_dir=where, recover=not reads, keep_agents=keep_agents, **flags) as client:
+        opened = api.open(
+            work_dir=where, recover=not reads, keep_agents=keep_agents, use_daemon=use_daemon and not reads, **flags
+        )
+        async with opened as client:
             gc.freeze()
             gc.enable()
             if client.settings.of("plain"):

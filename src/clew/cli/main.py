@@ -25,13 +25,18 @@ def entry() -> NoReturn:
     the shutdown would take longer than everything else that Clew does after an answer."""
     if sys.platform == "win32":
         sys.exit("clew: Clew does not work on Windows. Use it on Linux or macOS, or in WSL.")
+    os._exit(run_to_end())
+
+
+def run_to_end() -> int:
+    """Runs the command of this process. Returns its exit status, with nothing left to be written."""
     gc.disable()  # nothing is garbage while modules load; enabled again when the store is open
     _restore_sigint()
     status = main()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
-    os._exit(status)
+    return status
 
 
 def _restore_sigint() -> None:

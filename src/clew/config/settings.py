@@ -21,6 +21,7 @@ from clew.core.durations import DAY_S, HOUR_S
 from clew.core.record import Record
 from clew.core.thread import is_safe_argument
 from clew.errors import ConfigError
+from clew.resident import location
 
 
 class Setting(Record):
@@ -271,6 +272,15 @@ TABLE: tuple[Setting, ...] = (
     Setting("pair.thinking", boolean, False, "its instructor reasons at length", in_project=True),
     Setting("pair.auto_save", boolean, True, "state files of pairs are written", in_project=True),
     Setting("store", word, None, "the database, postgresql://…; none: a file in CLEW_HOME", secret=True),
+    Setting(
+        "resident",
+        choice("on request", "auto", "off"),
+        "on request",
+        "whether a running daemon carries out ask, chat, review and pair; auto: the first `clew ask` starts one",
+    ),
+    Setting(
+        "resident_idle", duration, DAY_S, "a daemon of `clew up` ends when it was unused for this time; none: never"
+    ),
     Setting("plain", boolean, False, "print answers on a terminal without rendering their Markdown"),
     Setting("max_agents", at_least_one, 4, "agents running at once on this machine (about 300 MB each)"),
     Setting("warm.idle", span, 600.0, "an agent that is kept after its turn ends when it was not used for this time"),
@@ -317,7 +327,7 @@ TABLE: tuple[Setting, ...] = (
 )
 TABLES_OF_OTHERS = ("hooks",)  # tables of the user's own file that are not settings; other modules read them
 NO_SETTINGS = (  # variables that clew.toml cannot set; docs/settings.md describes them
-    *("CLEW_HOME", "CLEW_CONFIG", "CLEW_PASSPHRASE", "CLEW_DEBUG", "CLEW_ATTEMPT"),
+    *("CLEW_HOME", "CLEW_CONFIG", "CLEW_PASSPHRASE", "CLEW_DEBUG", "CLEW_ATTEMPT", "CLEW_RESIDENT_WAIT"),
     *("CLEW_GITHUB_SECRET", "CLEW_GITEA_SECRET", "CLEW_FORGEJO_SECRET"),
     *("CLEW_GITHUB_TOKEN", "CLEW_GITEA_TOKEN", "CLEW_FORGEJO_TOKEN"),
     *("CLEW_FAULT", "CLEW_SCRIPT", "CLEW_SCRIPT_LOG", "CLEW_SOAK", "CLEW_SOAK_EXAMPLES"),
@@ -367,11 +377,7 @@ def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def home(environ: Mapping[str, str]) -> Path:
     """The folder of the store: CLEW_HOME, or the platform's folder for state."""
-    chosen = environ.get("CLEW_HOME")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    state = environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else _user_home(environ) / ".local" / "state") / "clew"
+    return Path(location.home(environ))
 
 
 def cache(environ: Mapping[str, str]) -> Path:

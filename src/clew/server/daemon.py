@@ -17,16 +17,20 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Protocol
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from clew import __version__
 from clew.api.client import Client
 from clew.api.daemons import registered
 from clew.core.record import Record
 from clew.errors import Cancelled, UsageError
 from clew.server.app import App
+from clew.server.idle_end import IdleEnd
 from clew.server.live.connections import MAX_ACCEPTED, MAX_CONNECTIONS, HttpConnection, WebSocketConnection
 from clew.server.live.slow_clients import SlowClients
 from clew.server.security.access_policy import AccessPolicy
@@ -113,6 +117,15 @@ def _bind_error(address: Address, error: OSError, new_token: bool) -> UsageError
     return UsageError(f"clew serve cannot listen on {address.host}:{address.port}: {error.strerror}.")
 
 
+class Beside(Protocol):
+    """What else the daemon's process does: it carries out commands of the command line."""
+
+    begun: int  # commands so far
+    commands: int  # those in progress
+
+    def running(self) -> AbstractAsyncContextManager[None]: ...
+
+
 class DaemonServer(uvicorn.Server):
     """Shuts down as docs/http.md says: gracefully with exit code 0, or at once after a second SIGINT."""
 
@@ -162,8 +175,19 @@ class DaemonServer(uvicorn.Server):
     def _on_signal(self, which: int) -> None:
         if self.should_exit and which == signal.SIGINT:
             os._exit(Cancelled.exit_code)
+        self.end()
+
+    def end(self) -> None:
+        """Begins the graceful shutdown."""
         self._app.shared.closing.set()
         self.should_exit = True
+
+    def uses(self, beside: Beside | None) -> tuple[int, bool]:
+        """How often the daemon was used so far, and whether it is used now."""
+        requests, listeners = self.server_state.total_requests, self._app.shared.listeners
+        if beside is None:
+            return requests, listeners > 0
+        return requests + beside.begun, listeners > 0 or beside.commands > 0
 
 
 async def serve(
@@ -174,8 +198,13 @@ async def serve(
     *,
     roots: Sequence[str | Path] = (),
     on_ready: Callable[[str, str], None],
+    beside: Beside | None = None,
+    idle_s: float | None = None,
 ) -> None:
-    """Serves until a signal arrives. `on_ready` gets two addresses: one with the token, one with a one-time code."""
+    """Serves until a signal arrives. `on_ready` gets two addresses: one with the token, one with a one-time code.
+
+    `beside` runs for as long as requests are answered. `idle_s`: the daemon also ends when it was unused for this time.
+    """
     port = int(listening.getsockname()[1])
     hosts = tuple(name.lower() for name in (address.host, *address.allow_hosts) if name)
     policy = AccessPolicy(credentials, port, hosts, remote=not address.is_loopback)
@@ -186,9 +215,18 @@ async def serve(
     def started() -> None:
         on_ready(address.url(port, credentials.token), address.url(port, one_time_code.code))
 
-    async with app.running(), running_worker(client, daemon_work(client)):
-        with registered(client.home, port):
-            await DaemonServer(config, app, started).serve(sockets=[listening])
+    server = DaemonServer(config, app, started)
+    work = daemon_work(client)
+    async with app.running(), running_worker(client, work):
+        with registered(client.home, port, __version__):
+            async with contextlib.AsyncExitStack() as stack:
+                if beside is not None:
+                    await stack.enter_async_context(beside.running())
+                if idle_s is not None and not work.max_jobs:
+                    idle_end = IdleEnd(client, idle_s, lambda: server.uses(beside))
+                    ending = asyncio.create_task(idle_end.run(server.end))
+                    stack.callback(ending.cancel)
+                await server.serve(sockets=[listening])
 
 
 def uvicorn_config(asgi: ASGIApp) -> uvicorn.Config:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,18 +16,21 @@ from clew.core.record import Record
 from clew.system.folders import make_private
 
 FOLDER = "serving"
+PORT_BYTES = 16  # older versions read these alone
 
 
 class RunningDaemon(Record):
     pid: int
     port: int | None  # None: its file cannot be read
+    version: str | None = None  # None: an older one, which did not say
+    started_at: float | None = None
 
 
 @contextlib.contextmanager
-def registered(home: Path, port: int) -> Iterator[None]:
+def registered(home: Path, port: int, version: str = "") -> Iterator[None]:
     """While this is open, the process is listed as a daemon. A home that cannot be written to is not an error here."""
     try:
-        handle = _locked(home / FOLDER / str(os.getpid()), port)
+        handle = _locked(home / FOLDER / str(os.getpid()), f"{port:<{PORT_BYTES - 1}}\n{version}\n{time.time()}\n")
     except OSError:
         yield
         return
@@ -38,7 +42,7 @@ def registered(home: Path, port: int) -> Iterator[None]:
         os.close(handle)
 
 
-def _locked(path: Path, port: int) -> int:
+def _locked(path: Path, content: str) -> int:
     """The file is locked before it gets its name: another process would remove an unlocked file."""
     import fcntl
 
@@ -47,7 +51,7 @@ def _locked(path: Path, port: int) -> int:
     handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(handle, f"{port}\n".encode())
+        os.write(handle, content.encode())
         draft.replace(path)
     except OSError:
         os.close(handle)
@@ -64,6 +68,27 @@ def running_daemons(home: Path) -> list[RunningDaemon]:
     return [found for pid in names if pid != os.getpid() and (found := _alive(home / FOLDER / str(pid), pid))]
 
 
+def send_signal(home: Path, daemon: RunningDaemon, number: int) -> bool:
+    """Sends a signal to the daemon. False: it has ended. Another process that has its id by now is left alone."""
+    import signal
+
+    process = None
+    try:
+        process = os.pidfd_open(daemon.pid) if hasattr(os, "pidfd_open") else None
+        if _alive(home / FOLDER / str(daemon.pid), daemon.pid) is None:
+            return False
+        if process is not None:
+            signal.pidfd_send_signal(process, number)
+        else:
+            os.kill(daemon.pid, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        if process is not None:
+            os.close(process)
+    return True
+
+
 def _alive(path: Path, pid: int) -> RunningDaemon | None:
     """None if the file is not locked: its process has ended, so the file is removed."""
     import fcntl
@@ -75,8 +100,7 @@ def _alive(path: Path, pid: int) -> RunningDaemon | None:
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        text = os.read(handle, 16).decode("ascii", "replace").strip()
-        return RunningDaemon(pid, int(text) if text.isdecimal() else None)
+        return _described(pid, os.read(handle, 200).decode("utf-8", "replace"))
     except OSError:
         return None
     else:
@@ -85,3 +109,12 @@ def _alive(path: Path, pid: int) -> RunningDaemon | None:
         return None
     finally:
         os.close(handle)
+
+
+def _described(pid: int, content: str) -> RunningDaemon:
+    port, version, started = (each.strip() for each in f"{content}\n\n\n".split("\n")[:3])
+    try:
+        started_at = float(started)
+    except ValueError:
+        started_at = None
+    return RunningDaemon(pid, int(port) if port.isdecimal() else None, version or None, started_at)

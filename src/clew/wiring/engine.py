@@ -23,11 +23,12 @@ from clew.engine.settings import AgentSettings, EngineSettings, RuntimeContext
 from clew.errors import UsageError
 from clew.git.command import agent_environment
 from clew.store.store import open_store
+from clew.wiring import agents
 
 if TYPE_CHECKING:
     from clew.agents.adapter import Adapter
     from clew.core.rules.rules import FileTree, RulesSource
-    from clew.engine.warm.pool import WarmPool
+    from clew.engine.warm.pool import WarmAgents
 
 STORE_FILE = "clew.db"
 RULES_DIR = "rules"  # not in the store's folder, which is hidden from agents
@@ -75,8 +76,12 @@ def open_engine(
     more_adapters: Iterable[Adapter] = (),
     *,
     keep_agents: bool = False,
+    use_daemon: bool = False,
 ) -> Engine:
-    """An engine on the store under `home`. The caller closes it. `keep_agents`: it keeps them between two turns."""
+    """An engine on the store under `home`. The caller closes it.
+
+    `keep_agents`: it keeps agents between two turns. `use_daemon`: the daemon keeps them, if one runs.
+    """
     _install_fault(environ.get("CLEW_FAULT"))
     known = Adapters(more_adapters)
     engine_settings = EngineSettings(
@@ -107,15 +112,10 @@ def open_engine(
     )
     context = runtime_context(environ)
     store = open_store(settings.of("store") or home / STORE_FILE)
-    warm = warm_pool(settings, context) if keep_agents and settings.of("warm.max") else None
+    warm: WarmAgents | None = agents.daemons_pool(settings, environ, home, context) if use_daemon else None
+    if warm is None and keep_agents:
+        warm = agents.own_pool(settings, context)
     return Engine(store, known, engine_settings, context, warm)
-
-
-def warm_pool(settings: config.Settings, context: RuntimeContext) -> WarmPool:
-    from clew.engine.warm.pool import WarmLimits, WarmPool
-
-    idle_s, most, memory_bytes = (settings.of(f"warm.{name}") for name in ("idle", "max", "memory"))
-    return WarmPool(context.owner, WarmLimits(idle_s=idle_s, max=most, memory_bytes=memory_bytes))
 
 
 def images_folder(store: str | None, home: Path) -> Path:

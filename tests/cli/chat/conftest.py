@@ -17,7 +17,7 @@ from turns.outside.terminal import TIMEOUT_S, Terminal
 
 class ChatTerminal(Terminal):
     def _start(self, command: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
-        return forkserver.Command(command, terminal=True, **options)
+        return forkserver.on_terminal(command, **options)
 
     def wait_until_it_takes_keys(self) -> None:
         """A dumb terminal shows the prompt before it takes single keys."""

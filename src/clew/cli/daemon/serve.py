@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     "[default: the setting serve.worker]",
 )
 @click.option("--verbose", is_flag=True, help="Log every request, by its route, on stderr.")
+@click.option(
+    "--background", is_flag=True, hidden=True, help="As `clew up` starts it: with a bounded log, and it ends when idle."
+)
 def serve(
     host: str | None,
     port: str | None,
@@ -53,6 +58,7 @@ def serve(
     roots: tuple[str, ...],
     is_worker: bool | None,
     verbose: bool,
+    background: bool,
 ) -> None:
     """Serve the page and the HTTP API (docs/http.md) until Ctrl-C. Prints one address, with its token.
 
@@ -69,7 +75,9 @@ def serve(
     }
 
     async def work(client: Client) -> None:
+        from clew.api.daemons import bounded_log
         from clew.api.hooks import check_templates
+        from clew.cli.daemon.resident import ForkServer
         from clew.server import daemon, worker
         from clew.server.routes.page import is_built
         from clew.server.security import token
@@ -95,15 +103,25 @@ def serve(
         def announce(url: str, one_time_url: str) -> None:
             say(url)
             sys.stdout.flush()
+            if background:
+                os.dup2(2, 1)  # `clew up` reads the address, and nothing else
             if open_page and has_page:
                 import webbrowser
 
                 if not webbrowser.open(one_time_url):
                     note("clew: no browser could be started; open the address yourself")
 
-        await daemon.serve(client, address, listening, secret, roots=roots, on_ready=announce)
+        resident = ForkServer(client.home) if held.of("resident") != "off" else None
+        idle_s = held.of("resident_idle") if background else None
+        async with (
+            bounded_log(client.home) if background else contextlib.nullcontext(),
+            client.lent_agents(),
+        ):
+            await daemon.serve(
+                client, address, listening, secret, roots=roots, on_ready=announce, beside=resident, idle_s=idle_s
+            )
 
-    with_client(work, keep_agents=True, **flags)
+    with_client(work, keep_agents=True, use_daemon=False, **flags)
 
 
 def _note_idle(client: Client, what: DaemonWork) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import ClassVar
+
+from clew.core.record import Record
 
 CONTROLLING = "/dev/tty"
 LINE_BYTES = 65_536
@@ -21,6 +24,22 @@ PASTE, PASTE_END = b"\x1b[200~", b"\x1b[201~"  # around a pasted text, if the te
 PASTE_PAUSE_S = 1.0  # between two parts of it
 KEYS_WITHOUT_TEXT = r"\x1b\[[0-9;?]*[A-Za-z~]|[\x00-\x08\x0b-\x1f\x7f]"
 LOCAL, CHARACTERS = 3, 6  # places in what termios.tcgetattr returns
+
+
+class Lent(Record):
+    """The terminal of the process that handed its command over to this one, which no terminal controls (ADR 62)."""
+
+    terminal: int | None
+    ask: Callable[[], None]  # called before something is read: the caller's job may be in the background
+
+
+_lent: Lent | None = None
+
+
+def lend(lent: Lent) -> None:
+    """From now on, that is the terminal that controls the command."""
+    global _lent
+    _lent = lent
 
 
 @contextlib.contextmanager
@@ -74,7 +93,7 @@ class TerminalInput:
         if sys.stdin is not None and sys.stdin.isatty():
             return cls(sys.stdin.fileno(), own=False)
         try:
-            return cls(os.open(CONTROLLING, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC), own=True)
+            return cls(_controlling(), own=True)
         except OSError:
             return None
 
@@ -97,6 +116,7 @@ class TerminalInput:
         loop.add_reader(self._handle, lambda: None if ready.done() else ready.set_result(None))
         try:
             await ready
+            _ask_to_read()
             typed = os.read(self._handle, LINE_BYTES)
         finally:
             loop.remove_reader(self._handle)
@@ -108,6 +128,7 @@ class TerminalInput:
         """What was typed before the question appeared is not an answer to it. A chat has it in its next prompt."""
         import termios
 
+        _ask_to_read()
         with contextlib.suppress(OSError, termios.error):  # the terminal may be gone
             modes = termios.tcgetattr(self._handle)
             waiting = list(modes)
@@ -136,3 +157,18 @@ class TerminalInput:
         typed = "".join(cls._typed_ahead).replace("\r", "\n")
         cls._typed_ahead.clear()
         return re.sub(KEYS_WITHOUT_TEXT, "", typed)
+
+
+def _controlling() -> int:
+    """A descriptor of the terminal that controls the command. Raises OSError if there is none."""
+    if _lent is None:
+        return os.open(CONTROLLING, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    if _lent.terminal is None:
+        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
+    return os.dup(_lent.terminal)
+
+
+def _ask_to_read() -> None:
+    """The kernel suspends a background job that reads from its terminal, but only if the terminal controls it."""
+    if _lent is not None:
+        _lent.ask()
