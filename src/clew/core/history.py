@@ -196,7 +196,7 @@ class _Newest:
             start = max(0, min(first, self._start - max(self.AT_FIRST, len(self._turns))))
             self._turns = self._reader.turns(self._outline[start : self._start], len(self._turns)) + self._turns
             self._start = start
-        return self._turns[first - self._start : stop - self._start] if first < stop else ()
+        return self._turns[first - self._start : stop - self._start]
 
 
 def outline_of(turns: Sequence[Turn]) -> Sequence[Absorbed]:
