@@ -21,18 +21,14 @@ from clew.config import home as home_of
 from clew.core.record import Record
 from clew.errors import ClewError, UsageError
 from clew.resident import location, request
-from clew.system import background
+from clew.system import background, service_files
 from clew.system.daemon_registry import RunningDaemon as RunningDaemon
 from clew.system.daemon_registry import registered as registered
 from clew.system.daemon_registry import running_daemons as running_daemons
 from clew.system.daemon_registry import send_signal
 from clew.system.folders import make_private
 from clew.system.memory import memory_of
-from clew.system.service_files import LAUNCHD as LAUNCHD
-from clew.system.service_files import SYSTEMD as SYSTEMD
 from clew.system.service_files import ServiceFile as ServiceFile
-from clew.system.service_files import platform_kind, service_file
-from clew.system.service_files import write as write_service
 
 LOG = "daemon.log"
 STARTING = "daemon.lock"
@@ -198,16 +194,18 @@ def service(environ: Mapping[str, str], options: Sequence[str] = (), *, kind: st
         name: value for name, value in absolute.items() if name in IN_SERVICE or name.startswith("PYTHON")
     }
     if kind is None:
-        kind = platform_kind()
-    if kind == LAUNCHD:
-        return service_file(kind, command([BACKGROUND, *options]), environ, {**settings, "CLEW_RESIDENT_IDLE": "none"})
-    return service_file(kind, command(options), environ, settings)
+        kind = service_files.platform_kind()
+    if kind == service_files.LAUNCHD:
+        return service_files.service_file(
+            kind, command([BACKGROUND, *options]), environ, {**settings, "CLEW_RESIDENT_IDLE": "none"}
+        )
+    return service_files.service_file(kind, command(options), environ, settings)
 
 
 def install(file: ServiceFile, *, force: bool = False) -> None:
     """Writes it. Raises Conflict if there is one that Clew did not write."""
     try:
-        write_service(file, force=force)
+        service_files.write(file, force=force)
     except OSError as error:
         raise UsageError(f"{file.path} cannot be written: {error.strerror}.") from error
 
