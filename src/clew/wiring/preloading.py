@@ -46,3 +46,6 @@ def load() -> None:
         for module in pkgutil.walk_packages(path, f"{package}."):
             if module.name not in NOT_LOADED:
                 importlib.import_module(module.name)
+    from clew.store.database import sql
+
+    sql.own_queries("named")

@@ -65,7 +65,7 @@ class Database:
 
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
-        self._sql = sql.queries(dialect.style)
+        self._sql = sql.own_queries(dialect.style)
         self._locks = dialect.locks()
         self.commits = 0  # of this process: tells whether an operation that failed had committed something
         self._local = threading.local()

@@ -8,6 +8,8 @@ only are in a folder with its name.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -20,6 +22,12 @@ FOLDERS: dict[Style, str] = {"named": "sqlite", "pyformat": "postgres"}
 NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _COMMENT = re.compile(r"^--.*\n?", re.MULTILINE)
+
+
+@cache
+def own_queries(style: Style) -> Mapping[str, str]:
+    """The queries of the store. They are read once: a process that is forked for a command has them already."""
+    return queries(style)
 
 
 def queries(style: Style, folder: Path = HERE / "queries") -> dict[str, str]:
