@@ -58,6 +58,7 @@ class AttemptEnd(Record):
     tool_ran: bool
     retried_error: str | None = None  # the error that the agent last retried, if it has sent nothing since
     skipped: str | None = None  # describes an output line that was too long to read
+    warm: bool = False  # the process ran before, so it did not read the session's file
     stays: bool = False  # the process still runs, and waits for another prompt
     lost: str | None = None  # why a process that ran before gave no answer; the turn can be asked again
 
@@ -184,6 +185,7 @@ class LiveAttempt:
             tool_ran=self.reader.tool_ran,
             retried_error=self._retried_error and self.process.without_secrets(self._retried_error),
             skipped=self._skipped,
+            warm=self.warm,
             stays=stays,
             lost=lost,
         )

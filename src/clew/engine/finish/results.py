@@ -156,7 +156,7 @@ class RunResults:
         )
         warning = None
         if end.outcome is Outcome.SUCCESS:
-            pin, warning = self._confirmed(plan, pin, answer)
+            pin, warning = self._confirmed(plan, pin, answer, warm=end.warm)
         else:
             pin = pin_after(pin, end.outcome)
         if end.outcome is Outcome.USAGE_LIMIT:
@@ -174,7 +174,7 @@ class RunResults:
         count = plan.decision.pin.resume_count if isinstance(plan.decision, Resume) else pin.resume_count
         return replace(pin, resume_count=count, used_at=max(now, resets_at or now))
 
-    def _confirmed(self, plan: AttemptPlan, pin: Pin, answer: Turn | None) -> tuple[Pin, Warned | None]:
+    def _confirmed(self, plan: AttemptPlan, pin: Pin, answer: Turn | None, *, warm: bool) -> tuple[Pin, Warned | None]:
         """A success counts for the pin only if the session's file holds both prompt and answer (law 4).
 
         An answer that is not in the file is not absorbed: the next turn sends it as catch-up, or is fresh.
@@ -183,7 +183,7 @@ class RunResults:
             said = answer.text if answer is not None else ""
             observed = Observed(SessionState.SAME, holds_pending=True, answer_text=said)
         else:
-            observed = observe_turn(self.adapter, pin)
+            observed = observe_turn(self.adapter, pin, warm=warm)
         self.observed = observed
         if observed.is_damaged:
             return pin, self._altered(pin)

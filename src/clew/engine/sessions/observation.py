@@ -199,8 +199,11 @@ def borrowed_in(view: SessionView, message_id: str) -> Observed:
     return Observed(SessionState.SAME, mark=mark, continues_past_fork=place < len(view.entries) - 1)
 
 
-def observe_turn(adapter: Adapter, pin: Pin) -> Observed:
-    """What the file shows after a success. Reads only what the turn added, and checks that the rest is unchanged."""
+def observe_turn(adapter: Adapter, pin: Pin, *, warm: bool = False) -> Observed:
+    """What the file shows after a success. Reads only what the turn added, and checks that the rest is unchanged.
+
+    `warm`: the agent ran before and is blind to what others add, so its turn must follow the line with which ours ended.
+    """
     path = file_of(adapter, pin)
     if path is None:
         return GONE
@@ -212,9 +215,9 @@ def observe_turn(adapter: Adapter, pin: Pin) -> Observed:
         return GONE
     if is_altered(pin.mark, found):
         return DAMAGED
-    observed = observed_in(view, pin, is_ours=True)
+    observed = observed_in(view, pin, is_ours=not warm)
     ours = pin.pending.user_uuid if pin.pending is not None else None
-    is_displaced = any(entry.id == ours for entry in view.beside)
+    is_displaced = observed.state is SessionState.BRANCHED or any(entry.id == ours for entry in view.beside)
     return _marked(replace(observed, beside=_beside(view, pin), is_displaced=is_displaced), found, view.size_bytes)
 
 

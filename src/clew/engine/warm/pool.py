@@ -5,8 +5,8 @@ Rules
    ends it: its session is about to change, and the process would not notice.
 2. A process that writes something or exits although nothing was asked of it is ended, and so is one that was not used
    for `idle_s`.
-3. A process is killed as soon as somebody else has continued its session: it would write lines that take the session
-   back, when it ends by itself.
+3. A process is killed as soon as somebody else has continued its session: the lines that it would write at its own end
+   may take the session back, and overwrite its cost.
 4. The pool holds at most `max` processes, and at most `memory_bytes` of memory, as measured. The least recently used
    goes first.
 5. A process of the pool has a lease on its mark, which tells a later Clew to end it if the pool's owner has died. As a

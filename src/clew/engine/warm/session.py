@@ -26,7 +26,7 @@ class WarmSession(Record):
     @property
     def is_untouched(self) -> bool:
         """Whether nobody has continued the session since (reads the disk). If somebody has, the process must not end by
-        itself: with its last lines it would take the session back to where it left it."""
+        itself: its last lines may take the session back to where it left it."""
         try:
             return os.stat(self.file).st_size == self.size_bytes  # noqa: PTH116
         except OSError:
