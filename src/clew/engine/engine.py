@@ -77,6 +77,7 @@ class Engine:
         self._background: set[asyncio.Task[object]] = set()
         self._recovering: set[asyncio.Task[None]] = set()
         self._releasing: set[asyncio.Task[None]] = set()
+        self.process_ends = False  # the process ends as soon as this is closed
 
     @cached_property
     def images(self) -> ImageFolder:
@@ -416,7 +417,7 @@ class Engine:
         for task in list(self._recovering):  # the next engine recovers these runs
             task.cancel()
         await asyncio.gather(*self._recovering, return_exceptions=True)
-        self.store.close()
+        self.store.close(process_ends=self.process_ends)
 
     async def _abandon_all(self) -> None:
         turns = list(self._live.values())
