@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from clew.agents.adapter import Adapter, Binary, LaunchProfile
 from clew.core.outcome import Outcome
@@ -24,8 +25,10 @@ from clew.engine.process.agent import AgentProcess
 from clew.engine.sessions.observation import file_of
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.warm.pool import WarmAgents
-from clew.engine.warm.session import Launch, WarmSession, credential_in, launch_digest
 from clew.store.store import Store
+
+if TYPE_CHECKING:
+    from clew.engine.warm.session import WarmSession
 
 
 class AgentSupply:
@@ -70,7 +73,11 @@ class AgentSupply:
     ) -> WarmSession | None:
         """What a process that is started now could be kept as. None: it is not kept."""
         key = await self._warm.key()
-        if key is None or (not self._settings.warm_keys and credential_in(environ) is not None):
+        if key is None:
+            return None
+        from clew.engine.warm.session import Launch, WarmSession, credential_in, launch_digest
+
+        if not self._settings.warm_keys and credential_in(environ) is not None:
             return None
         resumed = replace(launch, resume=True, fork_of=None, rewind_to=None, images=(), prompt="")
 
