@@ -53,6 +53,10 @@ NOT_FOR_A_TURN = {
         "clew.cli.ui.agent_questions",
         "clew.cli.ui.status_line",
         "clew.core.costs.savings",
+        "clew.core.expansion.command_file",
+        "clew.core.secrets.redaction",
+        "clew.engine.warm.session",
+        "_hashlib",
     ),
     *(
         "clew.agents.codex",

@@ -64,6 +64,16 @@ with store.transaction():
     sys.stdin.readline()
 """
 
+# Writes turns of 4,000 characters, and ends as a command does.
+END = """
+store = open_store(path)
+for n in range({count}):
+    store.turns.add("shared", a_turn(f"turn-{{n}}", "x" * 4000))
+store.close(process_ends=True)
+import os
+os._exit(0)
+"""
+
 
 @contextmanager
 def workers(code: str, path: Path, count: int = PROCESSES) -> Iterator[list[subprocess.Popen[str]]]:
@@ -146,3 +156,18 @@ def test_readers_do_not_wait_for_a_writer(tmp_path: Path) -> None:
             writer.turns.add("shared", a_turn("unseen"))
             assert reader.turns.history("shared") == ()
         assert len(reader.turns.history("shared")) == 1
+
+
+@pytest.mark.parametrize(("count", "is_left"), [(5, True), (300, False)])
+def test_a_process_that_ends_leaves_a_small_log_to_the_next_one(tmp_path: Path, count: int, is_left: bool) -> None:
+    path = tmp_path / "clew.db"
+    with open_store(path) as store:
+        store.threads.create(a_thread("shared", "shared"))
+    with workers(END.format(count=count), path, count=1) as started:
+        go(started)
+        finish(started)
+    assert path.with_name("clew.db-wal").exists() == is_left
+    with open_store(path) as store:
+        assert len(store.turns.history("shared")) == count
+        assert store.check() == []
+    assert not path.with_name("clew.db-wal").exists(), "a process that continues copies it"

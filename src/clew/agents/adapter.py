@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from clew.core.costs.usage import NO_USAGE, RequestUsage, Usage
 from clew.core.decision import Abilities
-from clew.core.expansion.command_file import FileSyntax
+from clew.core.expansion.file_syntax import FileSyntax
 from clew.core.outcome import Diagnosis
 from clew.core.record import Record
 from clew.core.rules.rules import RuleLayout

@@ -9,6 +9,9 @@ from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+import click
+
+from clew.cli.commands import ENDS_PROCESS
 from clew.cli.ui.formatting import one_line, plural
 from clew.cli.ui.printing import be_plain, note
 from clew.errors import UsageError
@@ -51,6 +54,8 @@ def with_client(
         async with opened as client:
             gc.freeze()
             gc.enable()
+            if _ends_process():
+                client.process_ends()
             if client.settings.of("plain"):
                 be_plain()
             if not quiet:
@@ -63,6 +68,11 @@ def with_client(
         return asyncio.run(inside())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+
+
+def _ends_process() -> bool:
+    context = click.get_current_context(silent=True)
+    return context is not None and context.find_object(str) == ENDS_PROCESS
 
 
 def current_directory() -> Path:

@@ -8,6 +8,8 @@ import click
 
 from clew.cli.command_groups import LazyGroup
 
+ENDS_PROCESS = "the process ends as soon as the command has ended"  # as the object of click's context
+
 TABLE = {
     "ask": ("clew.cli.ask:ask", "Ask an agent, in a new thread or an existing one."),
     "open": ("clew.cli.open:open_", "Open a thread in its agent's own CLI, on the session that holds it."),

@@ -32,7 +32,7 @@ def run_to_end() -> int:
     """Runs the command of this process. Returns its exit status, with nothing left to be written."""
     gc.disable()  # nothing is garbage while modules load; enabled again when the store is open
     _restore_sigint()
-    status = main()
+    status = main(ends_process=True)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -46,11 +46,12 @@ def _restore_sigint() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, ends_process: bool = False) -> int:
+    """Returns the exit code. `ends_process`: the caller ends the process at once."""
     args = list(sys.argv[1:] if argv is None else argv)
     try:
         _prepare_streams()
-        status = _run(args)
+        status = _run(args, ends_process=ends_process)
         sys.stdout.flush()
     except BrokenPipeError:
         _silence_stdout()
@@ -65,13 +66,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _run(args: list[str]) -> int:
+def _run(args: list[str], *, ends_process: bool) -> int:
     import click
 
-    from clew.cli.commands import cli
+    from clew.cli.commands import ENDS_PROCESS, cli
 
     try:
-        status = cli.main(args, prog_name="clew", standalone_mode=False)
+        status = cli.main(args, prog_name="clew", standalone_mode=False, obj=ENDS_PROCESS if ends_process else None)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return UsageError.exit_code

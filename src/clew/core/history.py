@@ -11,12 +11,12 @@ looks at them. It is a value like the tuple: its outline says which texts these 
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Protocol, Self, overload
 
+from clew.core.digests import blake2b
 from clew.core.ids import RunId, TurnId
 from clew.core.images import Image
 from clew.core.record import Record
@@ -71,7 +71,7 @@ def digest(turn: Turn) -> str:
 
 
 def text_digest(text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 class Absorbed(str):

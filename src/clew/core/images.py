@@ -7,7 +7,6 @@ a prompt when the image comes in, so that no surface has to.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -57,6 +56,8 @@ def image_of(given: ImageContent) -> Image | None:
     media_type = media_type_of(given.content)
     if media_type is None:
         return None
+    import hashlib  # here, because it takes 2 ms to load and few turns need it
+
     digest = hashlib.sha256(given.content).hexdigest()
     return Image(shown_name(given.name), media_type, len(given.content), digest)
 

@@ -77,6 +77,7 @@ class Engine:
         self._background: set[asyncio.Task[object]] = set()
         self._recovering: set[asyncio.Task[None]] = set()
         self._releasing: set[asyncio.Task[None]] = set()
+        self.process_ends = False  # the process ends as soon as this is closed
 
     @cached_property
     def images(self) -> ImageFolder:
@@ -139,22 +140,35 @@ class Engine:
         leases.runs_of_this_process.add(run.id)
         try:
             try:
-                leased = await self._open_run(request, run, token, also)
+                opened = await self._open_run(request, run, binary, token, also)
             except Busy:
                 if not await self.recover():
                     raise
-                leased = await self._open_run(request, run, token, also)  # the run that held the thread was dead
+                # The run that held the thread was dead.
+                opened = await self._open_run(request, run, binary, token, also)
         except BaseException:
             leases.runs_of_this_process.discard(run.id)
             raise
-        return self._carry_out(request, run, binary, token, leased=leased)
+        return self._carry_out(request, run, binary, token, opened)
 
     async def _open_run(
-        self, request: TurnRequest, run: Run, token: str, also: Callable[[Store, Run], None] | None
-    ) -> bool:
-        return await self.store.atomically(
-            lambda store: queue.open_run(store, request, run, token, self.context, self.settings, also),
-            lambda store: store.runs.find(run.id) is not None,
+        self,
+        request: TurnRequest,
+        run: Run,
+        binary: Binary,
+        token: str,
+        also: Callable[[Store, Run], None] | None,
+    ) -> queue.Opened:
+        made: list[queue.Opened] = []
+
+        def open_run(store: Store) -> queue.Opened:
+            probe.look_up(store, request.agent, binary)
+            with store.transaction():
+                made.append(queue.open_run(store, request, run, token, self.context, self.settings, also))
+            return made[-1]
+
+        return await self.store.commit_surely(
+            open_run, lambda store: (made[-1],) if store.runs.find(run.id) is not None else None
         )
 
     def _carry_out(
@@ -163,8 +177,7 @@ class Engine:
         run: Run,
         binary: Binary,
         token: str,
-        *,
-        leased: bool,
+        opened: queue.Opened,
         earlier: Sequence[JournalEntry] = (),
     ) -> LiveTurn:
         turn = LiveTurn(
@@ -180,7 +193,7 @@ class Engine:
             earlier,
         )
         self._live[run.id] = turn
-        turn.start(token, self._ended, leased=leased)
+        turn.start(token, opened, self._ended)
         return turn
 
     def _ended(self, turn: LiveTurn) -> None:
@@ -221,21 +234,21 @@ class Engine:
             return None
         token = self.context.new_id()
         leases.runs_of_this_process.add(run.id)
-        leased: bool | None = None
+        opened: queue.Opened | None = None
         try:
-            leased, stored = await self.store.call(
+            opened, stored = await self.store.call(
                 lambda store: (
                     queue.take_up(store, run, token, self.context, self.settings),
                     store.events.of_run(run.id),
                 )
             )
         finally:
-            if leased is None:
+            if opened is None:
                 leases.runs_of_this_process.discard(run.id)
-        if leased is None:
+        if opened is None:
             return None
         earlier = [JournalEntry(each.seq, each.at, each.event) for each in stored if each.event is not None]
-        return self._carry_out(request_of(run, thread), run, binary, token, leased=leased, earlier=earlier)
+        return self._carry_out(request_of(run, thread), run, binary, token, opened, earlier)
 
     # Previews
 
@@ -422,7 +435,7 @@ class Engine:
         for task in list(self._recovering):  # the next engine recovers these runs
             task.cancel()
         await asyncio.gather(*self._recovering, return_exceptions=True)
-        self.store.close()
+        self.store.close(process_ends=self.process_ends)
 
     async def _abandon_all(self) -> None:
         turns = list(self._live.values())

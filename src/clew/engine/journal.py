@@ -36,12 +36,19 @@ class JournalEntry(Record):
 
 class Journal:
     def __init__(
-        self, async_store: StoreAccess, run_id: RunId, clock: Callable[[], float], earlier: Sequence[JournalEntry] = ()
+        self,
+        async_store: StoreAccess,
+        run_id: RunId,
+        clock: Callable[[], float],
+        earlier: Sequence[JournalEntry] = (),
+        batch_s: float = BATCH_S,
     ) -> None:
-        """`earlier`: the events that another process stored before it left the run queued."""
+        """`earlier`: the events that another process stored before it left the run queued. `batch_s`: how long events
+        may wait until they are stored together."""
         self._store = async_store
         self._run_id = run_id
         self._clock = clock
+        self._batch_s = batch_s
         self._all: list[JournalEntry] = list(earlier)
         self._seq = earlier[-1].seq if earlier else 0
         self._stored_seq = self._seq
@@ -153,7 +160,7 @@ class Journal:
         try:
             while self._unstored:  # events may have arrived while the last batch was written
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(BATCH_S * 0.8):
+                    async with asyncio.timeout(self._batch_s * 0.8):
                         await self._closing.wait()
                 await self.flush()
         except Exception as error:  # noqa: BLE001 - kept, and raised when the next event is noted

@@ -17,14 +17,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from clew.core.ids import RunId, ThreadId
 from clew.core.runs.run import Owner
 from clew.core.thread import Thread
 from clew.engine.process.family import is_alive
-from clew.engine.request import Slots
+from clew.engine.request import Slots, TurnRequest
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.storage.async_store import IDEMPOTENT, StoreAccess
 from clew.errors import Busy, ClewError, StoreError
@@ -127,6 +127,45 @@ def take_over(
     return taken is not None
 
 
+def slots_for(request: TurnRequest, context: RuntimeContext, settings: EngineSettings) -> list[Slots]:
+    """Of each of these limits, a run needs a slot: the agents of this machine, and the host's limit if it has one."""
+    here = Slots(slot_prefix(context.owner), settings.max_agents)
+    return [here] if request.slots is None else [here, request.slots]
+
+
+def take_slot(
+    store: Store, slots: Slots, token: str, context: RuntimeContext, settings: EngineSettings, run_id: RunId | None
+) -> bool:
+    """Takes a slot that is free, or whose holder is dead. False: live processes have all of them."""
+    with store.transaction():
+        held = store.leases.under(f"{slots.prefix}/")
+        for lease in held if len(held) >= slots.limit else ():  # with fewer leases a slot is free
+            if is_holder_dead(store, lease, context):
+                store.leases.release(lease.token)
+            elif lease.expires_at <= now(store, context):
+                # The holder is late but alive (the machine slept, or its clock jumped), so its slot is not free.
+                store.leases.renew(lease.token, now(store, context), settings.lease_s)
+        at, owner = now(store, context), context.owner
+        taken = store.leases.acquire_slot(
+            slots.prefix, slots.limit, token=token, owner=owner, run_id=run_id, now=at, ttl_s=settings.lease_s
+        )
+        return taken is not None
+
+
+def take_slots(
+    store: Store, wanted: Sequence[Slots], token: str, context: RuntimeContext, settings: EngineSettings, run_id: RunId
+) -> tuple[str, ...]:
+    """Takes a slot of each limit, in this order, up to the first one that has none free. Returns their tokens, which
+    are made from `token`."""
+    taken: tuple[str, ...] = ()
+    for slots in wanted:
+        mine = f"{token}/{len(taken)}"
+        if not take_slot(store, slots, mine, context, settings, run_id):
+            break
+        taken += (mine,)
+    return taken
+
+
 class HeldLeases:
     """The leases that this process holds for one run or one pair. It renews, checks and releases them."""
 
@@ -178,8 +217,9 @@ class HeldLeases:
         token = self._context.new_id()
         is_waiting = False
         while True:
-            lease = await self._store.atomically(lambda store: self._try_slot(store, slots, token), IDEMPOTENT)
-            if lease is not None:
+            if await self._store.atomically(
+                lambda store: take_slot(store, slots, token, self._context, self._settings, self._run_id), IDEMPOTENT
+            ):
                 self.keep(token)
                 return
             if not is_waiting:
@@ -188,25 +228,6 @@ class HeldLeases:
             await asyncio.sleep(self._settings.poll_s)
             if await is_given_up():
                 return
-
-    def _try_slot(self, store: Store, slots: Slots, token: str) -> Lease | None:
-        with store.transaction():
-            leases = store.leases.under(f"{slots.prefix}/")
-            for lease in leases if len(leases) >= slots.limit else ():  # with fewer leases a slot is free
-                if is_holder_dead(store, lease, self._context):
-                    store.leases.release(lease.token)
-                elif lease.expires_at <= now(store, self._context):
-                    # The holder is late but alive (the machine slept, or its clock jumped), so its slot is not free.
-                    store.leases.renew(lease.token, now(store, self._context), self._settings.lease_s)
-            return store.leases.acquire_slot(
-                slots.prefix,
-                slots.limit,
-                token=token,
-                owner=self._context.owner,
-                run_id=self._run_id,
-                now=now(store, self._context),
-                ttl_s=self._settings.lease_s,
-            )
 
     @asynccontextmanager
     async def kept(self, on_lost: Callable[[], object] = lambda: None) -> AsyncIterator[None]:

@@ -20,7 +20,7 @@ from clew.core.history import Role
 from clew.core.ids import ThreadId
 from clew.core.lookup import ALL_ROWS
 from clew.core.outcome import Outcome
-from clew.core.record import replace
+from clew.core.record import Record, replace
 from clew.core.runs.events import RunEnded
 from clew.core.runs.question import QuestionState
 from clew.core.runs.run import IN_TERMINAL, Run, RunStatus
@@ -35,6 +35,13 @@ from clew.store.store import Store
 CANCELLED_WAITING = "The run was cancelled while it waited."
 
 
+class Opened(Record):
+    """A run that was stored, and what it holds already."""
+
+    leased: bool  # it has the thread's lease; else it waits, and has a waiting lease
+    slots: tuple[str, ...] = ()  # the tokens of the slots that were free (see `leases.slots_for`)
+
+
 def open_run(
     store: Store,
     request: TurnRequest,
@@ -43,12 +50,12 @@ def open_run(
     context: RuntimeContext,
     settings: EngineSettings,
     also: Callable[[Store, Run], None] | None = None,
-) -> bool:
-    """Stores the run with its prompt. True: the run has the thread's lease. False: it waits, and has a waiting lease.
+) -> Opened:
+    """Stores the run with its prompt, and takes the thread's lease and the slots that are free.
 
-    `token` is the token of that lease. `also` writes what a host stores in the same transaction. Nothing is stored when
-    this raises: Busy if the run would have to wait and must not; Conflict if the answer that it carries was already
-    delivered, or if a run with its id exists.
+    `token` is the token of that lease, or of the waiting lease. `also` writes what a host stores in the same
+    transaction. Nothing is stored when this raises: Busy if the run would have to wait and must not; Conflict if the
+    answer that it carries was already delivered, or if a run with its id exists.
     """
     with store.transaction():
         if request.options.new_run_id is not None and store.runs.find(run.id) is not None:
@@ -67,7 +74,10 @@ def open_run(
             store.questions.close(request.answers, QuestionState.ANSWERED, context.clock(), allowed)
         if also is not None:
             also(store, run)
-        return holder is None
+        if holder is not None or request.not_before is not None:  # without a slot: others may run meanwhile
+            return Opened(holder is None)
+        wanted = leases.slots_for(request, context, settings)
+        return Opened(True, leases.take_slots(store, wanted, token, context, settings, run.id))
 
 
 def another_run(thread: Thread, run_id: str, held: Lease | None = None) -> Busy:
@@ -87,15 +97,15 @@ def left_behind(store: Store) -> list[Run]:
     return sorted((run for run in queued if run.owner is None), key=_order)
 
 
-def take_up(store: Store, run: Run, token: str, context: RuntimeContext, settings: EngineSettings) -> bool | None:
+def take_up(store: Store, run: Run, token: str, context: RuntimeContext, settings: EngineSettings) -> Opened | None:
     """Claims a run of `left_behind`. Returns what `open_run` does, or None if another process was faster."""
     with store.transaction():
         if not store.runs.claim(run.id, context.owner):
             return None
         if take_turn(store, run, token, context, settings) is None:
-            return True
+            return Opened(True)
         _wait_in_queue(store, run, token, context, settings)
-        return False
+        return Opened(False)
 
 
 def end_unstarted(store: Store, run: Run, status: RunStatus, message: str, at: float) -> None:

@@ -11,7 +11,7 @@ pin stays pending: the next decision settles it from the file.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from clew.agents.adapter import Adapter
 from clew.core.costs.usage import NO_USAGE, Usage
@@ -52,10 +52,17 @@ async def recover_dead(
     async_store: StoreAccess, adapter_of: AdapterOf, context: RuntimeContext, settings: EngineSettings
 ) -> list[Run]:
     """Ends every dead run. It is cheap if there is none."""
-    dead, kept = await async_store.call(lambda store: (_dead_runs(store, context), _orphaned(store, context)))
-    recovered = []
+
+    def look(store: Store) -> tuple[list[Run], list[Lease]]:
+        held = store.leases.under()
+        return _dead_runs(store, context), [each for each in held if leases.is_holder_dead(store, each, context)]
+
+    dead, left = await async_store.call(look)
+    recovered: list[Run | None] = []
+    if not (dead or left):
+        return []
     try:
-        for mark in kept:
+        for mark in _orphaned(left, context):
             await end_family(mark, grace_s=settings.grace_s)
         for run in dead:
             recovered.append(await _recover(run, async_store, adapter_of, context, settings))
@@ -90,8 +97,9 @@ def _leave_queued(store: Store, run: Run) -> None:
         if store.runs.require(run.id) != run:
             return
         store.runs.update(run.id, owner=None)
-        for lease in _leases_of(store, run):
-            store.leases.release(lease.token)
+        for lease in store.leases.under():  # the thread's, or the one with which it waited, and the slots
+            if lease.run_id == run.id:
+                store.leases.release(lease.token)
 
 
 def _free_leases(store: Store, context: RuntimeContext) -> None:
@@ -105,11 +113,11 @@ def _free_leases(store: Store, context: RuntimeContext) -> None:
             _mark_changed(store, lease)
 
 
-def _orphaned(store: Store, context: RuntimeContext) -> list[str]:
+def _orphaned(left: Sequence[Lease], context: RuntimeContext) -> list[str]:
     """The marks of agents that a dead process of this machine had kept. As a rule they have exited by themselves,
     because their input ended. Their leases are freed with the others."""
-    held = [each for each in store.leases.under(leases.WARM) if each.owner.host == context.owner.host]
-    return [each.key.removeprefix(leases.WARM) for each in held if leases.is_holder_dead(store, each, context)]
+    ours = (each.key for each in left if each.owner.host == context.owner.host)
+    return [key.removeprefix(leases.WARM) for key in ours if key.startswith(leases.WARM)]
 
 
 def _mark_changed(store: Store, lease: Lease) -> None:

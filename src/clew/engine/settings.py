@@ -39,6 +39,7 @@ class EngineSettings(Record):
     timeout_s: float | None = 1800.0  # wall-clock time of a run, without the time that it waits for a person
     idle_s: float | None = 900.0  # an agent that writes nothing for this long is stopped
     lease_s: float = 30.0  # a holder on another machine that sends no heartbeat for this long is dead
+    batch_s: float = 0.05  # how long events that are no change of state may wait until they are stored together
     poll_s: float = 0.15  # how often a waiting run checks if it may start, and a running one if it is cancelled
     interrupt_s: float = 3.0  # how long an agent may take to stop by itself before it is ended
     grace_s: float = 2.0  # the time between SIGTERM and SIGKILL

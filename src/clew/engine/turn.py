@@ -81,7 +81,7 @@ class LiveTurn(AttemptObserver):
         self._settings = settings
         self._context = context
         self._adapter_of = adapter_of
-        self._journal = Journal(self._store, run.id, context.clock, earlier)
+        self._journal = Journal(self._store, run.id, context.clock, earlier, settings.batch_s)
         self._leases = HeldLeases(self._store, settings, context, _thread_taken_over, run.id)
         timeout_s = settings.timeout_s if request.options.timeout_s is None else request.options.timeout_s
         self._stop = StopConditions(run.id, self._store, context.clock, timeout_s, self._leases)
@@ -93,14 +93,15 @@ class LiveTurn(AttemptObserver):
         self._results = RunResults(run, adapter, context, self._answer)
         self._end = EndOfRun(run, self._store, self._journal, self._leases, self._results)
         self._agents = AgentSupply(adapter, binary, warm, settings, context)
+        self._early: asyncio.Task[Mapping[str, str]] | None = None  # reads the environment of the first attempt
         self._drafts: list[AttemptPlan] = []  # plans whose commit may or may not have succeeded
         self._task: asyncio.Task[FinishedRun] | None = None
 
     # For callers
 
-    def start(self, token: str, on_end: Callable[[LiveTurn], None], *, leased: bool) -> None:
-        """`token` belongs to the thread's lease if the run already has it (`leased`), else to its waiting lease."""
-        self._task = asyncio.create_task(self._carry_out(token, leased))
+    def start(self, token: str, opened: queue.Opened, on_end: Callable[[LiveTurn], None]) -> None:
+        """`token` belongs to the thread's lease if the run already has it, else to its waiting lease."""
+        self._task = asyncio.create_task(self._carry_out(token, opened))
         self._task.add_done_callback(lambda _: on_end(self))
 
     def events(self, *, after: int = 0, stored: bool = False) -> AsyncIterator[JournalEntry]:
@@ -141,18 +142,21 @@ class LiveTurn(AttemptObserver):
 
     # From the prompt to the end
 
-    async def _carry_out(self, token: str, leased: bool) -> FinishedRun:
+    async def _carry_out(self, token: str, opened: queue.Opened) -> FinishedRun:
         try:
             async with self._leases.kept():
-                return await self._steps_or_failure(token, leased)
+                return await self._steps_or_failure(token, opened)
         finally:
+            if self._early is not None:
+                self._early.cancel()
+                await asyncio.gather(self._early, return_exceptions=True)
             await self._agents.end()
             await self._journal.close()
 
-    async def _steps_or_failure(self, token: str, leased: bool) -> FinishedRun:
+    async def _steps_or_failure(self, token: str, opened: queue.Opened) -> FinishedRun:
         """Stores a failure too, while the run still holds the thread's lease."""
         try:
-            return await self._steps(token, leased)
+            return await self._steps(token, opened)
         except StoreError as error:
             return self._end.leave_to_recovery(error)
         except ClewError as error:
@@ -162,19 +166,22 @@ class LiveTurn(AttemptObserver):
             await self._end.fail(RunStatus.FAILED, Outcome.FAILED, fault)
             raise
 
-    async def _steps(self, token: str, leased: bool) -> FinishedRun:
+    async def _steps(self, token: str, opened: queue.Opened) -> FinishedRun:
         passed("prompt_stored")
-        await self._wait.for_thread(token, leased=leased)
+        await self._wait.for_thread(token, opened)
         passed("lease_taken")
         await self._wait.for_limit()
         await self._wait.for_slots()
         unstarted = await self._end_unstarted()
         if unstarted is not None:
             return unstarted
+        self._early = asyncio.create_task(self._read_environment())  # git starts while the turn is planned
         planner = await self._planner()
-        plan = await self._store.commit_surely(planner.first, partial(self._stored_plan, 1))
+        first = await self._store.commit_surely(planner.first, partial(self._stored_plan, 1))
+        if first is None:
+            return await self._cancelled_unstarted()
         passed("decided")
-        plan, end = await self._first_attempt(plan)
+        plan, end = await self._first_attempt(first)
         if end.lost is not None:
             plan = await self._plan_again(planner, plan, end, end.lost)
             end = await self._attempt(plan)
@@ -191,11 +198,8 @@ class LiveTurn(AttemptObserver):
         """Ends the run if it must not start any more. None: it may start."""
         if self._is_left_to_next_daemon and not await self._stop.is_cancelled_in_store():
             return await self._leave_queued()
-        if await self._stop.is_cancelled():
-            from clew.engine.finish.failures import hint_of_unstarted
-
-            await self._hold_queued_prompts()
-            return await self._cancelled(queue.CANCELLED_WAITING, hint=hint_of_unstarted(self.run))
+        if self._stop.is_cancelled_here or (self._wait.has_waited and await self._stop.is_cancelled_in_store()):
+            return await self._cancelled_unstarted()
         if self.run.asked.continues is not None and not await self._store.call(
             lambda store: queue.still_continues(store, self.run)
         ):
@@ -204,6 +208,12 @@ class LiveTurn(AttemptObserver):
                 hint="Nothing was sent to the agent. Ask again.",
             )
         return None
+
+    async def _cancelled_unstarted(self) -> FinishedRun:
+        from clew.engine.finish.failures import hint_of_unstarted
+
+        await self._hold_queued_prompts()
+        return await self._cancelled(queue.CANCELLED_WAITING, hint=hint_of_unstarted(self.run))
 
     async def _leave_queued(self) -> FinishedRun:
         run = await self._store.atomically(lambda store: store.runs.update(self.run.id, owner=None), IDEMPOTENT)
@@ -240,6 +250,8 @@ class LiveTurn(AttemptObserver):
 
     async def _fallback_reason(self, planner: Planner, plan: AttemptPlan, end: AttemptEnd) -> Reason | None:
         """Why this run tries a fresh session (law 6); None: it does not."""
+        if falls_back(end.outcome, resumed=plan.attempt.resumed, tool_ran=end.tool_ran, can_shorten=True) is None:
+            return None
         tool_ran = end.tool_ran or await self._store.call(lambda _: self._results.tool_called(end))
         is_too_long = end.outcome is Outcome.OVERFLOW
         can_shorten = is_too_long and await self._store.call(lambda _: planner.can_shorten(plan))
@@ -300,7 +312,7 @@ class LiveTurn(AttemptObserver):
             return plan, await self._attempt(plan)
         self._results.attempt_began(plan)
         try:
-            copy = await self._copy(dialog, plan, await self._environment(launch))
+            copy = await self._copy(dialog, plan, await self._environment())
         except AgentFailed as error:
             await self._note(_started(plan))
             return plan, not_resumed(error)
@@ -331,7 +343,7 @@ class LiveTurn(AttemptObserver):
         home = self._context.environ.get("HOME", "")
         launch = replace(launch, home=home, rules_dir=rules_dir, images=images, prompt=decision.prompt)
         argv = await asyncio.to_thread(self._adapter.command, self._binary, can, launch)  # it reads the disk
-        environ = await self._environment(plan.launch)
+        environ = await self._environment()
         self._results.attempt_began(plan)
         started = _started(plan)
         try:
@@ -406,10 +418,15 @@ class LiveTurn(AttemptObserver):
 
         return launch if await namespaces.available() else replace(launch, hidden_paths=())
 
-    async def _environment(self, launch: LaunchProfile) -> Mapping[str, str]:
-        """The agent's environment. Commands that the repository's git settings name run only with trust (law 8)."""
-        environ = self._adapter.environment(self._context.environ)
-        return environ if launch.trust is Trust.PROJECT else await self._context.guard(environ, launch.work_dir)
+    async def _environment(self) -> Mapping[str, str]:
+        """The agent's environment. It is read anew for each attempt: an agent may have changed git's settings."""
+        early, self._early = self._early, None
+        return await (early if early is not None else self._read_environment())
+
+    async def _read_environment(self) -> Mapping[str, str]:
+        """Commands that the repository's git settings name run only with trust (law 8)."""
+        environ, thread = self._adapter.environment(self._context.environ), self.request.thread
+        return environ if thread.trust is Trust.PROJECT else await self._context.guard(environ, thread.cwd)
 
     async def event_occurred(
         self, event: Event, *, waits_for_person: bool = False, rule: ToolRule | None = None

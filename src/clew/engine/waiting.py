@@ -13,8 +13,9 @@ from clew.core.runs.events import RunQueued
 from clew.core.runs.run import IN_TERMINAL, Run, RunStatus
 from clew.engine import queue, recovery
 from clew.engine.journal import Journal
-from clew.engine.leases import HeldLeases, slot_prefix, thread_key
-from clew.engine.request import Slots, TurnRequest
+from clew.engine.leases import HeldLeases, slots_for, thread_key
+from clew.engine.queue import Opened
+from clew.engine.request import TurnRequest
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.stopping import StopConditions
 from clew.engine.storage.async_store import IDEMPOTENT
@@ -49,18 +50,24 @@ class StartWait:
         self._context = context
         self._adapter_of = adapter_of
         self._poll_requested = asyncio.Event()
+        self._slots_taken = 0
         self.has_thread = False  # the run has, or had, the thread's lease
+        self.has_waited = False  # so it may have been cancelled meanwhile
 
     def poll_now(self) -> None:
         """Makes the wait poll at once, because something has changed in the store."""
         self._poll_requested.set()
 
-    async def for_thread(self, token: str, *, leased: bool) -> None:
-        """`token` belongs to the thread's lease if the run already has it (`leased`), else to its waiting lease."""
-        if leased:
+    async def for_thread(self, token: str, opened: Opened) -> None:
+        """`token` belongs to the thread's lease if the run already has it, else to its waiting lease."""
+        for slot in opened.slots:
+            self._leases.keep(slot)
+        self._slots_taken = len(opened.slots)
+        if opened.leased:
             self._take_thread(token)
             return
         self._leases.keep(token)
+        self.has_waited = True
         await self._until_thread_is_free()
 
     async def _until_thread_is_free(self) -> None:
@@ -95,6 +102,7 @@ class StartWait:
         until = self._request.not_before
         if until is None or until <= self._context.clock():
             return
+        self.has_waited = True
         await self._journal.note(RunQueued("limit", until=until))
         while until is not None and not await self._stop.is_cancelled():
             left_s = until - self._context.clock()
@@ -105,9 +113,9 @@ class StartWait:
 
     async def for_slots(self) -> None:
         """Waits for a slot of this machine, which limits its agents, and for one of the host if that has a limit."""
-        here = Slots(slot_prefix(self._context.owner), self._settings.max_agents)
-        for slots in (here, self._request.slots):
-            if slots is not None and not self._stop.is_cancelled_here:
+        for slots in slots_for(self._request, self._context, self._settings)[self._slots_taken :]:
+            self.has_waited = True
+            if not self._stop.is_cancelled_here:
                 await self._leases.take_slot(
                     slots, lambda: self._journal.note(RunQueued("slot")), self._stop.is_cancelled
                 )

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 
 from clew.core.record import Record
 from clew.errors import UsageError
@@ -30,37 +31,34 @@ PLAIN_MERGE = "git merge-file -q --marker-size=%L %A %O %B"
 
 _REPOSITORY = ("local", "worktree")
 # By the setting's name as git prints it. An empty value switches the command off, or fails without running anything.
-_REPLACEMENTS = tuple(
-    (re.compile(pattern, re.DOTALL), value)
-    for pattern, value in (
-        (r"filter\..*\.(clean|smudge|process)", ""),
-        (r"filter\..*\.required", "false"),
-        (r"core\.fsmonitor", "false"),
-        (r"hook\..*\.command", "true"),
-        (r"diff\.external|diff\..*\.command", PLAIN_DIFF),
-        (r"diff\..*\.textconv", "cat"),
-        (r"merge\..*\.driver", PLAIN_MERGE),
-        (r"core\.sshcommand", "ssh"),
-        (r"core\.pager|interactive\.difffilter|lfs\.extension\..*\.(clean|smudge)", "cat"),
-        (r"pager\..*", "false"),
-        (r"(core|sequence)\.editor", ":"),
-        (r"gpg\.program|gpg\.openpgp\.program", "gpg"),
-        (r"gpg\.x509\.program", "gpgsm"),
-        (r"gpg\.ssh\.program", "ssh-keygen"),
-        (r"gpg\.ssh\.defaultkeycommand", "false"),
-        (r"protocol\.(https?|git|ssh)\.allow", "always"),
-        (r"protocol\.ext\.allow", "never"),
-        (r"protocol\.(.*\.)?allow", "user"),
-        (r"trailer\..*\.(command|cmd)|core\.alternaterefscommand", "true"),
-        (r"tar\..*\.command", "gzip -cn"),
-        (r"submodule\..*\.update", "checkout"),
-        (r"core\.askpass|alias\..*|remote\..*\.vcs|imap\.tunnel|instaweb\.httpd|svn\.authorsprog", ""),
-        (r"(man|browser|difftool|mergetool|guitool)\..*\.(cmd|path)|lfs\.customtransfer\..*\.path", ""),
-        (r"sendemail\.(.*\.)?(sendmailcmd|tocmd|cccmd|headercmd|smtpserver)", ""),
-    )
+_REPLACEMENTS = (
+    (r"filter\..*\.(clean|smudge|process)", ""),
+    (r"filter\..*\.required", "false"),
+    (r"core\.fsmonitor", "false"),
+    (r"hook\..*\.command", "true"),
+    (r"diff\.external|diff\..*\.command", PLAIN_DIFF),
+    (r"diff\..*\.textconv", "cat"),
+    (r"merge\..*\.driver", PLAIN_MERGE),
+    (r"core\.sshcommand", "ssh"),
+    (r"core\.pager|interactive\.difffilter|lfs\.extension\..*\.(clean|smudge)", "cat"),
+    (r"pager\..*", "false"),
+    (r"(core|sequence)\.editor", ":"),
+    (r"gpg\.program|gpg\.openpgp\.program", "gpg"),
+    (r"gpg\.x509\.program", "gpgsm"),
+    (r"gpg\.ssh\.program", "ssh-keygen"),
+    (r"gpg\.ssh\.defaultkeycommand", "false"),
+    (r"protocol\.(https?|git|ssh)\.allow", "always"),
+    (r"protocol\.ext\.allow", "never"),
+    (r"protocol\.(.*\.)?allow", "user"),
+    (r"trailer\..*\.(command|cmd)|core\.alternaterefscommand", "true"),
+    (r"tar\..*\.command", "gzip -cn"),
+    (r"submodule\..*\.update", "checkout"),
+    (r"core\.askpass|alias\..*|remote\..*\.vcs|imap\.tunnel|instaweb\.httpd|svn\.authorsprog", ""),
+    (r"(man|browser|difftool|mergetool|guitool)\..*\.(cmd|path)|lfs\.customtransfer\..*\.path", ""),
+    (r"sendemail\.(.*\.)?(sendmailcmd|tocmd|cccmd|headercmd|smtpserver)", ""),
 )
-_LOCAL_PACK = re.compile(r"remote\..*\.(upload|receive)pack", re.DOTALL)
-_HELPER = re.compile(r"credential\.(.*\.)?helper", re.DOTALL)
+_LOCAL_PACK = r"remote\..*\.(upload|receive)pack"
+_HELPER = r"credential\.(.*\.)?helper"
 
 
 class GitSetting(Record):
@@ -91,12 +89,14 @@ def overrides(found: Sequence[GitSetting]) -> list[tuple[str, str]]:
         instead = _replacement(name, value)
         if instead is not None:
             added.append((name, own.get(name, instead)))
-    if helpers := [name for name in theirs if _HELPER.fullmatch(name)]:  # these are a list, which an empty value resets
+    if helpers := [name for name in theirs if _matches(_HELPER, name)]:  # these are a list, which an empty value resets
         added += [(name, "") for name in helpers]
-        added += [(e.name, e.value) for e in found if _HELPER.fullmatch(e.name) and e.scope not in _REPOSITORY]
+        added += [(e.name, e.value) for e in found if _matches(_HELPER, e.name) and e.scope not in _REPOSITORY]
     if "protocol.allow" in theirs and "protocol.ext.allow" not in theirs:
         added.append(("protocol.ext.allow", own.get("protocol.ext.allow", "never")))
-    if any(map(_LOCAL_PACK.fullmatch, theirs)):  # git uses the first value, so local remotes are forbidden instead
+    if any(
+        _matches(_LOCAL_PACK, name) for name in theirs
+    ):  # git uses the first value, so local remotes are forbidden instead
         added.append(("protocol.file.allow", "never"))
     if "gc.recentobjectshook" in theirs:  # a list that cannot be reset, so automatic packing is off
         added += [("gc.auto", "0"), ("maintenance.auto", "false")]
@@ -107,7 +107,17 @@ def _replacement(name: str, value: str) -> str | None:
     """The value that replaces the repository's; None: the setting names no command."""
     if name.startswith("submodule.") and not value.startswith("!"):
         return None
-    return next((instead for pattern, instead in _REPLACEMENTS if pattern.fullmatch(name)), None)
+    return next((instead for pattern, instead in _REPLACEMENTS if _matches(pattern, name)), None)
+
+
+def _matches(pattern: str, name: str) -> bool:
+    """Every pattern spells the sections out that it is about, so most of them need not be compiled."""
+    return name.partition(".")[0] in pattern and _compiled(pattern).fullmatch(name) is not None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.DOTALL)
 
 
 def environment(found: Iterable[Sequence[GitSetting]], environ: Mapping[str, str]) -> dict[str, str]:

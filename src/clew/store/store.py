@@ -117,9 +117,10 @@ class Store:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def close(self) -> None:
-        """Closes the connections of all OS threads. Safe to call twice."""
-        self.database.close()
+    def close(self, *, process_ends: bool = False) -> None:
+        """Closes the connections of all OS threads. Safe to call twice. `process_ends`: the process ends at once, so
+        what the next process does as well may be left to it."""
+        self.database.close(process_ends=process_ends)
 
     def transaction(self) -> AbstractContextManager[None]:
         """Commits everything inside, or nothing. An inner transaction joins the outer one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import signal
@@ -123,6 +122,8 @@ def images_folder(store: str | None, home: Path) -> Path:
     if store is None:
         return home / IMAGES_DIR
     place = re.sub(r"//[^/]*@", "//", store)  # without the password, which may be changed
+    import hashlib  # here, because it takes 2 ms to load and few turns need it
+
     return home / IMAGES_DIR / hashlib.sha256(place.encode()).hexdigest()[:16]
 
 

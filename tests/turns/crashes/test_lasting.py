@@ -338,7 +338,7 @@ async def test_a_queued_prompt_can_be_edited_or_cancelled_until_it_starts(script
 
 
 async def test_a_prompt_whose_daemon_died_before_it_began_is_taken_up_at_once(scripted: Stage) -> None:
-    """It already held the thread's lease, which must not block the next daemon."""
+    """It already held the thread's lease and a slot, which must not block the next daemon."""
     driver = await forkserver.start_in_loop(
         [scripted.work, MODEL, "first question"],
         script=DAEMON,
@@ -347,7 +347,7 @@ async def test_a_prompt_whose_daemon_died_before_it_began_is_taken_up_at_once(sc
     async with asyncio.timeout(60):
         await driver.wait()
     with closing(sqlite3.connect(scripted.clew_home / "clew.db")) as database, database:
-        assert database.execute("UPDATE leases SET expires_at = expires_at + 3600").rowcount == 1
+        assert database.execute("UPDATE leases SET expires_at = expires_at + 3600").rowcount == 2
     async with scripted.open() as client:
         [run] = await client.take_up()
         assert await ended(client, run.id) is RunStatus.ANSWERED

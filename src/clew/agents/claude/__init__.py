@@ -83,6 +83,7 @@ class Claude(Adapter):
         return command.interrupt_line()
 
     def reader(self, launch: LaunchProfile, prompt_id: str = "", *, warm: bool = False) -> StreamReader:
+        from clew.agents.claude import session  # noqa: F401 - needed after the turn: it loads while the agent starts
         from clew.agents.claude.stream import ClaudeReader
 
         return ClaudeReader(prompt_id, warm=warm)

@@ -7,7 +7,6 @@ line is lost and the agent can ask questions.
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -156,6 +155,8 @@ def prompt_line(text: str, uuid: str, images: Sequence[ImageFile] = ()) -> bytes
 
 
 def _image_block(image: ImageFile) -> dict[str, object]:
+    import base64  # here, because few prompts have images
+
     data = base64.b64encode(Path(image.path).read_bytes()).decode("ascii")
     return {"type": "image", "source": {"type": "base64", "media_type": image.media_type, "data": data}}
 

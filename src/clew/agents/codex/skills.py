@@ -18,7 +18,7 @@ from pathlib import Path
 from clew.agents.adapter import CommandFolder, LaunchProfile
 from clew.agents.codex.location import config_dir
 from clew.agents.codex.sandbox import quoted
-from clew.core.expansion.command_file import FileSyntax
+from clew.core.expansion.file_syntax import FileSyntax
 from clew.core.thread import Trust
 from clew.errors import UsageError
 from clew.system.work_trees import repository

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from clew.core.expansion.file_syntax import FileSyntax
 from clew.core.record import Record
 
 _FRONTMATTER = re.compile(r"\A\ufeff?---[^\S\n]*\n(.*?)^---[^\S\n]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
@@ -29,13 +29,6 @@ _BLANKS = " \t\r\n"
 _WORD = re.compile(r"""(?:[^ \t\r\n"'\\]++|\\.|"(?:[^"\\]++|\\.)*+"|'[^']*+')++""", re.DOTALL)
 _WORD_PART = re.compile(r"""\\(.)|"((?:[^"\\]++|\\.)*+)"|'([^']*+)'""", re.DOTALL)
 _ANY_COMMAND = ("Bash", "Bash(*)", "Bash(:*)")
-
-
-class FileSyntax(StrEnum):
-    """Whose placeholders a file has."""
-
-    CLAUDE = "claude"
-    CODEX = "codex"
 
 
 class CommandFile(Record):

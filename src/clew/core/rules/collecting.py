@@ -6,7 +6,6 @@ import posixpath
 from collections.abc import Sequence
 
 from clew.core.record import Record
-from clew.core.rules.markdown import imported_path, imports, without_frontmatter
 from clew.core.rules.rules import FileTree, LeftOut, ProjectRules, RuleFile, RuleLayout, Unreadable
 
 MAX_FILE_BYTES = 100_000
@@ -76,6 +75,8 @@ class _Collecting:
         if why := self._objection(path, content):
             self._leave_out(path, why)
             return False
+        from clew.core.rules.markdown import imports, without_frontmatter  # here, because many projects have no rules
+
         self._seen.add(path)
         text = content.decode("utf-8", "replace").removeprefix("\ufeff").replace("\r\n", "\n")
         text, globs = without_frontmatter(text) if wanted.has_frontmatter else (text, ())
@@ -90,6 +91,8 @@ class _Collecting:
 
     async def _add_import(self, path: str, importer: _Wanted) -> None:
         """An import of a file that does not exist is not mentioned: it may be no import at all."""
+        from clew.core.rules.markdown import imported_path
+
         whole = imported_path(path, importer.path)
         self._imports += 1
         if self._imports > MAX_IMPORTS:

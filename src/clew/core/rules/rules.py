@@ -5,7 +5,6 @@ Rules are text. They are read without anything of the repository's being run, fr
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from typing import Protocol
@@ -92,6 +91,8 @@ def as_files(rules: ProjectRules) -> dict[str, str]:
 def _name(path: str) -> str:
     """Readable and unique. In a sorted list the files of the root come first; the Claude CLI does not sort."""
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", path).strip("-.")[-NAME_CHARS:]
+    import hashlib  # here, because it takes 2 ms to load and few turns need it
+
     digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     return f"{min(path.count('/'), 99):02}-{readable.removesuffix('.md')}-{digest}.md"
 

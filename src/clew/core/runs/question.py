@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from clew.core.continuation import PERMISSION_ANSWERED, QUESTIONS_ANSWERED
 from clew.core.ids import RunId, ThreadId
 from clew.core.record import Record
 from clew.core.runs.permissions import Answer
@@ -49,10 +48,13 @@ class Question(Record):
 
 def as_message(question: Question, answer: Answer) -> str:
     """The answer as a prompt, for a session whose process died while the question was open."""
+    from clew.core.continuation import PERMISSION_ANSWERED, QUESTIONS_ANSWERED  # here, because few turns need them
+
+    asked = f"{QUESTIONS_ANSWERED}Here are the answers; go on with them."
     if question.is_form and answer.allow:
-        return f"{_ASKED}\n\n{_answers(question, answer)}"
+        return f"{asked}\n\n{_answers(question, answer)}"
     if question.is_form:
-        return f"{_ASKED} They were left open. {answer.message}".strip()
+        return f"{asked} They were left open. {answer.message}".strip()
     what = f"{question.tool} {json.dumps(dict(question.input), ensure_ascii=False)}"
     what = what if len(what) <= SHOWN_CHARS else f"{what[:SHOWN_CHARS]}…"
     if answer.allow:
@@ -61,9 +63,6 @@ def as_message(question: Question, answer: Answer) -> str:
 
     words = f" {reason_in(answer.message)}" if answer.message else ""
     return f"{PERMISSION_ANSWERED}{what}. It was declined.{words}"
-
-
-_ASKED = f"{QUESTIONS_ANSWERED}Here are the answers; go on with them."
 
 
 def _answers(question: Question, answer: Answer) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from clew.core.outcome import Outcome
@@ -10,7 +11,7 @@ from clew.core.runs.events import RunEnded
 from clew.core.runs.run import LIVE, IllegalStatus, Run, RunStatus
 from clew.engine.attempt import AttemptEnd
 from clew.engine.faults import passed
-from clew.engine.finish.results import FinishedRun, RunResults
+from clew.engine.finish.results import FinishedRun, RunResults, SessionFile
 from clew.engine.journal import Journal, JournalEntry
 from clew.engine.leases import HeldLeases
 from clew.engine.planning.plan import AttemptPlan
@@ -32,10 +33,11 @@ class EndOfRun:
 
     async def store_attempt(self, plan: AttemptPlan, end: AttemptEnd) -> None:
         """Stores the end of an attempt that is followed by another attempt."""
+        file = await asyncio.to_thread(self._results.read_session, plan, end)
 
         def write(store: Store) -> None:
             self._leases.fence(store)
-            self._results.store_attempt(store, plan, end)
+            self._results.store_attempt(store, plan, end, file)
 
         def is_stored(store: Store) -> bool:
             attempts = store.runs.attempts(self._run.id)
@@ -53,8 +55,9 @@ class EndOfRun:
         """Stores the end of the last attempt, and of the run. `also` writes more in the same transaction."""
         passed("outcome_known")
         async with self._journal.taking() as unstored:
+            file = await asyncio.to_thread(self._results.read_session, plan, end)
             finished, last = await self._store.atomically(
-                lambda store: self._write(store, plan, end, status, unstored, also), self._is_over
+                lambda store: self._write(store, plan, end, file, status, unstored, also), self._is_over
             )
         self._leases.given_back()
         passed("outcome_stored")
@@ -66,6 +69,7 @@ class EndOfRun:
         store: Store,
         plan: AttemptPlan,
         end: AttemptEnd,
+        file: SessionFile,
         status: RunStatus,
         unstored: Sequence[JournalEntry],
         also: Callable[[Store, AttemptEnd, RunResults], None],
@@ -73,7 +77,7 @@ class EndOfRun:
         """Stores the last events and releases the leases in the same transaction. So a run that has ended always has
         its last event and never blocks the next run of its thread, even if this process dies next."""
         self._leases.fence(store)
-        finished, warning = self._results.store_run(store, plan, end, status)
+        finished, warning = self._results.store_run(store, plan, end, file, status)
         also(store, end, self._results)
         run = finished.run
         message = finished.error.message if finished.error else ""

@@ -1,6 +1,7 @@
 """Stores the result of an attempt: the answer as a turn, the pin by the outcome table, the run's usage and cost.
 
-All of it runs in the store's thread inside one transaction: either everything is stored or nothing.
+All of it runs in the store's thread inside one transaction: either everything is stored or nothing. The session's file
+is read before that, so that no other process waits for it.
 """
 
 from __future__ import annotations
@@ -41,6 +42,13 @@ class FinishedRun(Record):
     run: Run
     text: str
     error: ClewError | None
+
+
+class SessionFile(Record):
+    """What the session's file shows after an attempt."""
+
+    observed: Observed | None = None  # None: the agent has no such file, or the attempt was no success
+    used: Usage | None = None  # the session's running total, if the agent reports only that
 
 
 class RunResults:
@@ -87,13 +95,21 @@ class RunResults:
             return False
         return tool_called(self.adapter, self._pin(self.plan))
 
+    def read_session(self, plan: AttemptPlan, end: AttemptEnd) -> SessionFile:
+        """Reads the session's file for `store_run` or `store_attempt`."""
+        if not plan.abilities.session_files:
+            return SessionFile()
+        pin = self._pin(plan)
+        observed = observe_turn(self.adapter, pin, warm=end.warm) if end.outcome is Outcome.SUCCESS else None
+        return SessionFile(observed, used(self.adapter, pin) if not end.result.usage_total else None)
+
     def store_run(
-        self, store: Store, plan: AttemptPlan, end: AttemptEnd, status: RunStatus
+        self, store: Store, plan: AttemptPlan, end: AttemptEnd, file: SessionFile, status: RunStatus
     ) -> tuple[FinishedRun, Warned | None]:
         """Stores the end of the last attempt and of the run."""
         now = self.context.clock()
         answer = self._answer_turn(end, now)
-        pin, warning = self.store_attempt(store, plan, end, answer)
+        pin, warning = self.store_attempt(store, plan, end, file, answer)
         if answer is not None:  # the session's file may be the first to name the model, and names the turn's last line
             end_id = self.observed.end_id if end.outcome is Outcome.SUCCESS else None
             answer = replace(answer, model=self.model, message_id=end_id or answer.message_id)
@@ -135,11 +151,11 @@ class RunResults:
         return Warned("outside_turns", said) if found.rounds else None
 
     def store_attempt(
-        self, store: Store, plan: AttemptPlan, end: AttemptEnd, answer: Turn | None = None
+        self, store: Store, plan: AttemptPlan, end: AttemptEnd, file: SessionFile, answer: Turn | None = None
     ) -> tuple[Pin, Warned | None]:
         """Stores the end of an attempt, and moves the pin by the outcome table."""
         now = self.context.clock()
-        self._count(store, plan, end)
+        self._count(store, plan, end, file)
         store.runs.update_attempt(
             plan.attempt.id,
             outcome=end.outcome,
@@ -156,7 +172,7 @@ class RunResults:
         )
         warning = None
         if end.outcome is Outcome.SUCCESS:
-            pin, warning = self._confirmed(plan, pin, answer, warm=end.warm)
+            pin, warning = self._confirmed(file, pin, answer)
         else:
             pin = pin_after(pin, end.outcome)
         if end.outcome is Outcome.USAGE_LIMIT:
@@ -174,17 +190,13 @@ class RunResults:
         count = plan.decision.pin.resume_count if isinstance(plan.decision, Resume) else pin.resume_count
         return replace(pin, resume_count=count, used_at=max(now, resets_at or now))
 
-    def _confirmed(self, plan: AttemptPlan, pin: Pin, answer: Turn | None, *, warm: bool) -> tuple[Pin, Warned | None]:
+    def _confirmed(self, file: SessionFile, pin: Pin, answer: Turn | None) -> tuple[Pin, Warned | None]:
         """A success counts for the pin only if the session's file holds both prompt and answer (law 4).
 
         An answer that is not in the file is not absorbed: the next turn sends it as catch-up, or is fresh.
         """
-        if not plan.abilities.session_files:
-            said = answer.text if answer is not None else ""
-            observed = Observed(SessionState.SAME, holds_pending=True, answer_text=said)
-        else:
-            observed = observe_turn(self.adapter, pin, warm=warm)
-        self.observed = observed
+        said = answer.text if answer is not None else ""
+        self.observed = observed = file.observed or Observed(SessionState.SAME, holds_pending=True, answer_text=said)
         if observed.is_damaged:
             return pin, self._altered(pin)
         if observed.is_displaced:
@@ -239,9 +251,9 @@ class RunResults:
             created_at=now,
         )
 
-    def _count(self, store: Store, plan: AttemptPlan, end: AttemptEnd) -> None:
+    def _count(self, store: Store, plan: AttemptPlan, end: AttemptEnd, file: SessionFile) -> None:
         pin = self._pin(plan)
-        total = end.result.usage_total or (used(self.adapter, pin) if plan.abilities.session_files else None)
+        total = end.result.usage_total or file.used
         own = usage_of_run(total, plan.used_before) if total else NO_USAGE
         cost_usd = end.result.cost_usd
         if cost_usd is None and end.result.cost_total_usd is not None:

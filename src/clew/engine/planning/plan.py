@@ -98,17 +98,28 @@ class Planner(Record):
     rules: ShownRules = NOT_SHOWN
     change: Callable[[History], History] | None = None  # for a preview: what is to be changed in the history before
 
-    def first(self, store: Store) -> AttemptPlan:
-        """Plans the run's first attempt. From here on the run has started, and its prompt cannot be changed."""
+    def first(self, store: Store) -> AttemptPlan | None:
+        """Plans the run's first attempt. From here on the run has started, and its prompt cannot be changed. None: the
+        run was cancelled before."""
+        while True:
+            run = store.runs.require(self.run.id)
+            if run.cancel_requested:
+                return None
+            plan = self._first(store, run)
+            if plan is not None:
+                return plan
+
+    def _first(self, store: Store, run: Run) -> AttemptPlan | None:
+        """The plan for the run as it is stored now. None: somebody changed or cancelled the run meanwhile."""
         thread = self.turn.thread
-        with store.transaction():
-            self.fence(store)
-            run = store.runs.update(self.run.id, status=RunStatus.RUNNING, started_at=self.context.clock())
-            store.questions.withdraw_earlier(thread.id, run.id, self.context.clock())
         case, decision, arrived = self.planned(store, run)
         unloaded = notices.unloaded_rules(self.adapter, thread, self.runtime.config_dir, self.rules)
+        before = self._used_before(decision)
         with store.transaction():
             self.fence(store)
+            if store.runs.require(run.id) != run:
+                return None
+            store.questions.withdraw_earlier(thread.id, run.id, self.context.clock())
             store_arrival(store, thread, arrived)
             if not isinstance(arrived.history, LongHistory):
                 store.turns.complete_outline(thread.id)
@@ -125,7 +136,7 @@ class Planner(Record):
             is_retry = self.turn.retry_of is not None
             note_source(store, thread.id, self.rules.source)
             warnings = notices.warnings(store, thread, unloaded, decision, arrived, is_retry=is_retry)
-            return self._commit(store, case.request, case.history, decision, number=1, warnings=warnings)
+            return self._commit(store, case.request, case.history, decision, 1, before, warnings)
 
     def session(self, store: Store, run: Run) -> SessionId | None:
         """The session that would be resumed now, or of which a copy would be; None: a fresh one."""
@@ -272,10 +283,11 @@ class Planner(Record):
     def fallback(self, store: Store, before: AttemptPlan, reason: Reason, policy: Policy) -> AttemptPlan:
         """Plans the run's last attempt: a fresh session with the transcript, as `policy` limits it."""
         decision = fresh(before.request, before.history, policy, reason)
+        spent = self._used_before(decision)
         with store.transaction():
             self.fence(store)
             number = before.attempt.number + 1
-            return self._commit(store, before.request, before.history, decision, number, is_fallback=True)
+            return self._commit(store, before.request, before.history, decision, number, spent, is_fallback=True)
 
     def again(self, store: Store, before: AttemptPlan) -> AttemptPlan:
         """Plans the same turn once more, after the agent that was kept for it was lost. The session's file says whether
@@ -287,10 +299,12 @@ class Planner(Record):
         pins = tuple(settled if pin.id == settled.id else pin for pin in pins)
         now = self.context.clock()
         case = DecisionCase(before.request, before.history, pins, self.abilities, observed, self.policy, now)
+        decision = decide(case)
+        spent = self._used_before(decision)
         with store.transaction():
             self.fence(store)
             number = before.attempt.number + 1
-            return self._commit(store, before.request, before.history, decide(case), number)
+            return self._commit(store, before.request, before.history, decision, number, spent)
 
     def _history(self, history: Sequence[Turn], run: Run) -> tuple[Sequence[Turn], Turn]:
         """The turns before the prompt, and the prompt."""
@@ -311,6 +325,7 @@ class Planner(Record):
         history: Sequence[Turn],
         decision: Decision,
         number: int,
+        used_before: Usage,
         warnings: tuple[Warned, ...] = (),
         *,
         is_fallback: bool = False,
@@ -330,6 +345,7 @@ class Planner(Record):
             started_at=now,
         )
         rewind = decision.rewind if isinstance(decision, Resume) else None
+        begins = {"started_at": now} if number == 1 else {}
         store.pins.save(pin)
         store.runs.create_attempt(attempt, self.turn.thread.id)
         store.runs.update(
@@ -343,6 +359,7 @@ class Planner(Record):
             fallback=is_fallback,
             prompt_chars=len(decision.prompt),
             transcript_chars=decision.transcript_chars,
+            **begins,
         )
         launch = LaunchProfile(
             session_id=pin.session_id,
@@ -355,14 +372,17 @@ class Planner(Record):
             fork_of=copied.session_id if copied is not None else None,
             rewind_to=self._copy_end(decision) if copied is not None else None,
         )
-        readable = attempt.resumed and self.abilities.session_files
-        source = decision.pin if isinstance(decision, Resume) else pin  # a copy has no file yet
-        before = (used(self.adapter, source) if readable else None) or NO_USAGE
         plan = AttemptPlan(
-            request, history, decision, pin, attempt, launch, self.abilities, self.rules, before, warnings
+            request, history, decision, pin, attempt, launch, self.abilities, self.rules, used_before, warnings
         )
         self.drafted(plan)
         return plan
+
+    def _used_before(self, decision: Decision) -> Usage:
+        """The running total of the session that is resumed, or copied (reads its file)."""
+        if not isinstance(decision, Resume) or not self.abilities.session_files:
+            return NO_USAGE
+        return used(self.adapter, decision.pin) or NO_USAGE
 
     def _copy_end(self, decision: Decision) -> str | None:
         """The message with which the copy of a session ends; None: it is a copy of the whole session."""

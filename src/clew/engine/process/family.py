@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+from clew.core.digests import blake2b
 from clew.core.record import Record
 
 MARK = "CLEW_ATTEMPT"
@@ -75,7 +75,7 @@ def rss_bytes(pid: int) -> int:
 
 def launcher_name(mark: str) -> str:
     """The name of an agent's parent process (launcher.py), which lacks the marked environment. At most 15 bytes."""
-    return f"clew-{hashlib.blake2b(mark.encode(), digest_size=5).hexdigest()}"
+    return f"clew-{blake2b(mark.encode(), digest_size=5).hexdigest()}"
 
 
 def is_parent_of_agent(top: int, started: float, agent: int, mark: str) -> bool:

@@ -14,6 +14,7 @@ from clew.agents.adapter import Adapter, Binary
 from clew.core.decision import Abilities
 from clew.engine.storage.async_store import StoreAccess
 from clew.errors import AgentFailed, AgentMissing
+from clew.store.store import Store
 from clew.system.processes import ended
 
 PROBE_S = 30.0
@@ -21,6 +22,16 @@ PROBE_S = 30.0
 # Clew stored about a binary is then not used any more.
 ABILITIES_VERSION = 3
 _seen: dict[str, tuple[str, str, Abilities]] = {}  # by agent: the last binary that this process used
+
+
+def look_up(store: Store, agent: str, binary: Binary) -> None:
+    """Reads what is stored about the binary, in a call that the caller makes anyway: `abilities` then makes none."""
+    stamp = _stamp(binary.path)
+    if (seen := _seen.get(agent)) is not None and seen[:2] == (binary.path, stamp):
+        return
+    known = store.key_values.probe(binary.path, stamp)
+    if known is not None:
+        _seen[agent] = binary.path, stamp, _load(known)
 
 
 async def abilities(

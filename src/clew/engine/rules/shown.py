@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 from pathlib import Path, PurePosixPath
 
@@ -78,6 +77,8 @@ async def shown_rules(
             found = ProjectRules(left_out=(LeftOut(f"those of {source.commit[:12]}", error.message),))
     folder = ""
     if delivery is RulesDelivery.FOLDER and found.files:
+        import hashlib  # here, because it takes 2 ms to load
+
         # The agent is told the folder's path, so the path does not change from turn to turn. A commit's rules have a
         # folder for each thread: another one in the same directory may be shown those of another commit.
         whose = "\0".join((thread.cwd, thread.id if source is not None else ""))

@@ -9,11 +9,11 @@ The beginning of a copied session may be in another session's file (`Adapter.ori
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from clew.core.digests import blake2b
 from clew.core.pins import Mark
 from clew.core.record import Record
 
@@ -35,7 +35,7 @@ def stamp_of(path: Path, origin_files: Sequence[tuple[Path, int]] = ()) -> str |
     if time.time_ns() - max(each.st_mtime_ns for each in found) < TICK_NS:
         return None
     times = (f"{each.st_dev}.{each.st_ino}.{each.st_size}.{each.st_mtime_ns}.{each.st_ctime_ns}" for each in found)
-    return hashlib.blake2b(" ".join(times).encode(), digest_size=12).hexdigest()
+    return blake2b(" ".join(times).encode(), digest_size=12).hexdigest()
 
 
 def fingerprint(
@@ -43,7 +43,7 @@ def fingerprint(
 ) -> Fingerprint:
     """The fingerprint of the first `size_bytes`; `known` is that of the first `left_at`. Raises OSError."""
     stamp = stamp_of(path, origin_files)
-    hashed = hashlib.blake2b(digest_size=16)
+    hashed = blake2b(digest_size=16)
     for earlier, end in origin_files:
         for chunk in _chunks(earlier, 0, end):
             hashed.update(chunk)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clew.agents.adapter import Adapter, SessionEntry, SessionView
 from clew.core import prompts
@@ -15,9 +16,11 @@ from clew.core.pins import Mark, Observed, Pin, SessionEnd, is_unconfirmed_copy
 from clew.core.record import replace
 from clew.core.runs.answer import join_messages
 from clew.core.session import BEFORE_FIRST, SessionState, SessionTurn, compare, session_turns
-from clew.core.session_check import Utterance
 from clew.core.thread import is_safe_argument
 from clew.engine.sessions.fingerprint import Fingerprint, fingerprint, is_altered, stamp_of
+
+if TYPE_CHECKING:
+    from clew.core.session_check import Utterance
 
 NO_ROOM_BYTES = 256 * 1024  # with less free space than this, the disk counts as full
 MAX_ID_CHARS = 200
@@ -260,6 +263,8 @@ def _safe_id(message_id: str | None) -> str | None:
 
 def utterances(view: SessionView) -> Iterator[Utterance]:
     """Each prompt, and the whole answer up to the next prompt."""
+    from clew.core.session_check import Utterance  # here, because a turn needs none
+
     said = (entry for entry in view.entries if entry.role is Role.ASSISTANT or entry.is_prompt)
     for role, group in groupby(said, key=lambda entry: entry.role):
         entries = list(group)

@@ -158,8 +158,8 @@ class AsyncStore(StoreAccess):
                 return done
         return None
 
-    def close(self) -> None:
-        self._thread.end(self._store.close)
+    def close(self, *, process_ends: bool = False) -> None:
+        self._thread.end(partial(self._store.close, process_ends=process_ends))
 
 
 class StoreThread:

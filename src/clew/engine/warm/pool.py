@@ -20,13 +20,18 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from os import urandom
+from typing import TYPE_CHECKING
 
 from clew.core.record import Record
 from clew.core.runs.run import Owner
 from clew.engine.faults import passed
 from clew.engine.process.agent import AgentProcess
-from clew.engine.process.handing import AgentInTransit
-from clew.engine.warm.session import KEY_BYTES, WarmSession
+
+if TYPE_CHECKING:
+    from clew.engine.process.handing import AgentInTransit
+    from clew.engine.warm.session import WarmSession
+
+KEY_BYTES = 32
 
 
 class WarmLimits(Record):
@@ -122,7 +127,7 @@ class WarmPool(WarmAgents):
         self._owner = owner
         self._limits = limits
         self._ended: Callable[[str], object] = lambda mark: None
-        self._key = urandom(KEY_BYTES)
+        self._key = urandom(KEY_BYTES)  # for `launch_digest`; it exists only in memory
         self._kept: dict[str, _Kept] = {}  # by session id; the least recently used first
         self._ending: dict[asyncio.Task[None], str] = {}  # and the thread of the process
         self._measuring: asyncio.Task[None] | None = None

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from clew.core.digests import blake2b
 from clew.core.record import Record
-from clew.core.secrets.redaction import names_secret
-
-KEY_BYTES = 32  # of the key with which launches are digested; it exists only in memory
 
 
 class WarmSession(Record):
@@ -56,12 +53,14 @@ def launch_digest(key: bytes, launch: Launch) -> str:
         sorted(launch.environ.items()),
         list(launch.startup_files),
     )
-    return hashlib.blake2b(repr(parts).encode("utf-8", "surrogatepass"), key=key, digest_size=32).hexdigest()
+    return blake2b(repr(parts).encode("utf-8", "surrogatepass"), key=key, digest_size=32).hexdigest()
 
 
 def credential_in(environ: Mapping[str, str]) -> str | None:
     """The name of a variable that holds a credential. An agent that was started with one is not kept, because the next
     caller may be somebody else who is logged in as the same user; a login in the agent's own folder is everybody's."""
+    from clew.core.secrets.redaction import names_secret  # here, because a command that keeps no agent needs it not
+
     return next((name for name, value in environ.items() if names_secret(name, value, os.path.lexists)), None)
 
 

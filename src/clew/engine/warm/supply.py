@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from clew.agents.adapter import Adapter, Binary, LaunchProfile
 from clew.core.decision import Abilities
@@ -25,8 +26,10 @@ from clew.engine.process.agent import AgentProcess
 from clew.engine.sessions.observation import file_of
 from clew.engine.settings import EngineSettings, RuntimeContext
 from clew.engine.warm.pool import WarmAgents
-from clew.engine.warm.session import Launch, WarmSession, credential_in, launch_digest
 from clew.store.store import Store
+
+if TYPE_CHECKING:
+    from clew.engine.warm.session import WarmSession
 
 
 class AgentSupply:
@@ -71,7 +74,11 @@ class AgentSupply:
     ) -> WarmSession | None:
         """What a process that is started now could be kept as. None: it is not kept."""
         key = await self._warm.key()
-        if key is None or (not self._settings.warm_keys and credential_in(environ) is not None):
+        if key is None:
+            return None
+        from clew.engine.warm.session import credential_in  # here, because an agent that ends needs none of it
+
+        if not self._settings.warm_keys and credential_in(environ) is not None:
             return None
         return await asyncio.to_thread(  # it reads the disk
             kept_session, key, self._adapter, self._binary, plan.abilities, launch, environ, plan.pin
@@ -124,6 +131,8 @@ def kept_session(
     pin: Pin,
 ) -> WarmSession | None:
     """What an agent that is started like this now could be kept as (reads the disk). None: it is not kept."""
+    from clew.engine.warm.session import Launch, WarmSession, launch_digest
+
     resumed = replace(launch, resume=True, fork_of=None, rewind_to=None, images=(), prompt="")
     files = adapter.startup_files(resumed, environ)
     if files is None:

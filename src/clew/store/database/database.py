@@ -74,13 +74,14 @@ class Database:
         self._closed = False
         self._catalogue: dict[str, dict[str, Column]] | None = None
 
-    def close(self) -> None:
-        """Close every thread's connection. Safe to call twice."""
+    def close(self, *, process_ends: bool = False) -> None:
+        """Close every thread's connection. Safe to call twice. `process_ends`: the system is about to close them."""
         with self._lock:
             self._closed = True
             sessions, self._sessions = self._sessions, []
         for session in sessions:
-            session.connection.close()
+            if not (process_ends and self.dialect.leave(session.connection)):
+                session.connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

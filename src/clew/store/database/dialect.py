@@ -35,6 +35,9 @@ class Dialect(Protocol):
     def connect(self) -> Any:
         """A connection for the calling OS thread, in autocommit mode."""
 
+    def leave(self, connection: Any) -> bool:
+        """Leaves the connection to the end of the process, which is near. False: it must be closed."""
+
     def create(self) -> None:
         """Creates the database if it does not exist. On a server, creating it is the administrator's task."""
 

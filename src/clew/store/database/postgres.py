@@ -127,6 +127,10 @@ class Postgres:
                 hint="It looks like postgresql://user@host:5432/name.",
             ) from error
 
+    def leave(self, connection: PostgresConnection) -> bool:
+        """Never: the server would log a client that went away."""
+        return False
+
     def create(self) -> None:
         """The administrator creates the database; migrations create the tables."""
 

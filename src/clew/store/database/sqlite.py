@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from clew.store.database.sqlite_holder import Holder
 
 WAL_KEPT_BYTES = 16 * 1024 * 1024  # a larger log is truncated after a checkpoint
+# A process that ends leaves a log up to this size to the next one, which reads it in a millisecond per megabyte. SQLite
+# itself copies a log of 4 MB into the database, during a commit: closing comes before that.
+WAL_LEFT_BYTES = 2 * 1024 * 1024
 
 _WRITE_FAILED = frozenset({sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_TRUNCATE})
 
@@ -101,6 +104,9 @@ class _Connection(sqlite3.Connection):
             import ctypes  # before Python 3.12, sqlite3 cannot tell SQLite to skip the copying
 
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+
+
+_left_open: list[_Connection] = []  # they end with the process: a connection that is collected is closed
 
 
 class Sqlite:
@@ -176,6 +182,15 @@ class Sqlite:
             if is_short:
                 return f"{self.path.name}{suffix} was cut short"
         return None
+
+    def leave(self, connection: _Connection) -> bool:
+        """The last connection that is closed copies the log into the database, and deletes it. That takes longer than
+        everything else at the end of a command, and it is safe to do it later: all that is in the log is durable, and
+        whoever opens the database next reads the log, as after a crash."""
+        if connection.in_transaction or sizes(self.path).get("-wal", 0) > WAL_LEFT_BYTES:
+            return False
+        _left_open.append(connection)
+        return True
 
     def lost(self, connection: _Connection) -> StoreError | None:
         return self._lost_error() if self.is_broken(connection) else None

@@ -7,9 +7,9 @@ as it nearly always is, only the rest is written.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
+from clew.core.digests import blake2b
 from clew.core.history import Absorbed
 from clew.core.pins import Pin, PinState, move
 from clew.core.record import replace
@@ -89,12 +89,12 @@ class PinTable(Table):
             self._database.do_many("insert_absorbed", rows)
 
 
-def _pin_columns(pin: Pin, summary: hashlib.blake2b) -> Row:
+def _pin_columns(pin: Pin, summary: blake2b) -> Row:
     return {**pin_row(pin), "absorbed_count": len(pin.absorbed), "absorbed_digest": summary.hexdigest()}
 
 
-def _summary(absorbed: Sequence[Absorbed]) -> hashlib.blake2b:
-    return hashlib.blake2b(_encoded(absorbed), digest_size=16)
+def _summary(absorbed: Sequence[Absorbed]) -> blake2b:
+    return blake2b(_encoded(absorbed), digest_size=16)
 
 
 def _is_summary(row: Row, absorbed: Sequence[Absorbed]) -> bool:
