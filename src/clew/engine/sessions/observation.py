@@ -205,7 +205,8 @@ def borrowed_in(view: SessionView, message_id: str) -> Observed:
 def observe_turn(adapter: Adapter, pin: Pin, *, warm: bool = False) -> Observed:
     """What the file shows after a success. Reads only what the turn added, and checks that the rest is unchanged.
 
-    `warm`: the agent ran before and is blind to what others add, so its turn must follow the line with which ours ended.
+    `warm`: the agent ran before and is blind to what others add, so its turn must follow the line with which our last
+    turn ended.
     """
     path = file_of(adapter, pin)
     if path is None:
