@@ -29,8 +29,9 @@ from clew.engine.process.handing import AgentInTransit, HandedAgent
 from clew.engine.warm.channel import BadMessage, Channel, Message
 from clew.engine.warm.pool import WarmPool
 from clew.engine.warm.session import WarmSession
+from clew.resident.confinement import difference
 from clew.system.forks import closed_in_forks
-from clew.system.peers import peer_uid
+from clew.system.peers import peer_pid, peer_uid
 
 MAX_CLIENTS = 64
 CONFIRM_S = 10.0  # how long a client may take to confirm that it has an agent
@@ -89,7 +90,7 @@ class PoolServer:
             except OSError:  # this process has too many open files
                 await asyncio.sleep(0.1)
                 continue
-            if peer_uid(connection) != os.geteuid() or len(self._clients) >= MAX_CLIENTS:
+            if not _may_ask(connection) or len(self._clients) >= MAX_CLIENTS:
                 connection.close()
                 continue
             task = asyncio.create_task(self._serve(Channel(connection)))
@@ -157,6 +158,18 @@ class PoolServer:
             raise BadMessage("there is no such agent")
         await self._pool.keep(await AgentProcess.from_handed(transit, {}), session)
         await channel.send({"kept": True})
+
+
+def _may_ask(connection: socket.socket) -> bool:
+    """Whether it is this user, and confined as this process is: an agent that runs outside of a sandbox must not work
+    for somebody in it."""
+    if peer_uid(connection) != os.geteuid():
+        return False
+    pid = peer_pid(connection)
+    try:
+        return pid is None or difference(pid) is None
+    except OSError:
+        return False
 
 
 async def _confirmed(channel: Channel) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from clew.core.record import Record
 from clew.core.secrets.redaction import names_secret
+from clew.resident.confinement import inherited
 
 KEY_BYTES = 32  # of the key with which launches are digested; it exists only in memory
 
@@ -44,12 +45,13 @@ class Launch(Record):
 
 def launch_digest(key: bytes, launch: Launch) -> str:
     """Equal only if a process that is started now would be like the one that was kept: the same user, program, command
-    line, directory, environment, and files that are read only at the start (reads the disk).
+    line, directory, environment, umask and limits, and files that are read only at the start (reads the disk).
 
     It is keyed, because the environment may hold secrets, and a digest of a short one could be guessed.
     """
     parts = (
         _user(),
+        inherited(),
         _program(launch.argv[0]),
         list(launch.argv),
         launch.work_dir,
