@@ -69,8 +69,16 @@ class PoolServer:
             raise
         self._accepting = asyncio.create_task(self._accept(self._listening))
 
+    @property
+    def is_found(self) -> bool:
+        """Whether its socket has its name still (reads the disk)."""
+        try:
+            return self._made is not None and _file(self._path) == self._made
+        except OSError:
+            return False
+
     async def close(self) -> None:
-        """An agent that is on its way is ended by the pool."""
+        """An agent that is on its way is ended by the pool. It can be started again."""
         if self._accepting is None or self._listening is None:
             return
         tasks = {self._accepting, *self._clients}
@@ -78,9 +86,10 @@ class PoolServer:
             task.cancel()
         await asyncio.wait(tasks)
         self._listening.close()
-        with contextlib.suppress(OSError):
-            if _file(self._path) == self._made:
+        if self.is_found:
+            with contextlib.suppress(OSError):
                 self._path.unlink()
+        self._accepting = self._listening = self._made = None
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
