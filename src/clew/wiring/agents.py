@@ -39,9 +39,15 @@ def own_pool(settings: config.Settings, context: RuntimeContext) -> WarmPool | N
 
 
 def daemons_pool(
-    settings: config.Settings, environ: Mapping[str, str], home: Path, context: RuntimeContext
+    settings: config.Settings,
+    environ: Mapping[str, str],
+    home: Path,
+    context: RuntimeContext,
+    *,
+    connect_s: float | None = None,
 ) -> RemotePool | None:
-    """None: there is no daemon of this home and version, or it must not be used."""
+    """None: there is no daemon of this home and version, or it must not be used. `connect_s`: how long it may take to
+    answer."""
     path = pool_socket(environ, home)
     if settings.of("resident") == "off" or not path.exists():
         return None
@@ -49,9 +55,10 @@ def daemons_pool(
         location.check_private(str(path.parent))
     except OSError:
         return None
-    from clew.engine.warm.remote import RemotePool
+    from clew.engine.warm.remote import RemoteLimits, RemotePool
 
-    return RemotePool(path, _identity(settings, home), context.owner, context.environ)
+    limits = RemoteLimits() if connect_s is None else RemoteLimits(connect_s=connect_s)
+    return RemotePool(path, _identity(settings, home), context.owner, context.environ, limits=limits)
 
 
 @asynccontextmanager

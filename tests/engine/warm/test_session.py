@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clew.engine.warm.session import Launch, launch_digest
+from clew.engine.warm.session import Launch, credential_in, launch_digest
 
 KEY = b"k" * 32
 
@@ -45,3 +45,29 @@ def test_what_an_agent_inherits_besides_its_environment_counts(
     with change():
         assert launch_digest(KEY, launch) != before
     assert launch_digest(KEY, launch) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ANTHROPIC_API_KEY", "x"),
+        ("ANTHROPIC_CUSTOM_HEADERS", "X-Team: a\nAuthorization: Bearer abc"),
+        ("ANTHROPIC_CUSTOM_HEADERS", "x-api-key: abc"),
+        ("OTEL_EXPORTER_OTLP_HEADERS", "api-key=abc"),
+        ("GIT_CONFIG_VALUE_0", "AUTHORIZATION: basic abc"),
+        ("HTTPS_PROXY", "http://user:password@proxy:3128"),
+    ],
+)
+def test_what_counts_as_a_credential_of_the_caller(name: str, value: str) -> None:
+    assert credential_in({"HOME": "/home/me", name: value}) == name
+
+
+def test_what_does_not() -> None:
+    shown = {
+        "SSH_AUTH_SOCK": "/tmp/ssh",
+        "ANTHROPIC_CUSTOM_HEADERS": "X-Team: a",
+        "PS1": "\\u@\\h: \\w$ ",
+        "LS_COLORS": "di=01;34:*.key=00;33",
+        "ANTHROPIC_API_KEY": "",
+    }
+    assert credential_in(shown) is None

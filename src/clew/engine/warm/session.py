@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from clew.core.record import Record
 from clew.core.secrets.redaction import names_secret
 from clew.resident.confinement import inherited
 
+_HEADER = re.compile(r"(?i)\b(?:authorization|cookie|[\w-]*api-?key|[\w-]*-(?:token|key|secret))\s*[:=]\s*\S")
 KEY_BYTES = 32  # of the key with which launches are digested; it exists only in memory
 
 
@@ -63,8 +65,13 @@ def launch_digest(key: bytes, launch: Launch) -> str:
 
 def credential_in(environ: Mapping[str, str]) -> str | None:
     """The name of a variable that holds a credential. An agent that was started with one is not kept, because the next
-    caller may be somebody else who is logged in as the same user; a login in the agent's own folder is everybody's."""
-    return next((name for name, value in environ.items() if names_secret(name, value, os.path.lexists)), None)
+    caller may be somebody else who is logged in as the same user; a login in the agent's own folder is everybody's.
+    Some variables hold headers of requests, with a credential among them."""
+    return next((name for name, value in environ.items() if _is_credential(name, value)), None)
+
+
+def _is_credential(name: str, value: str) -> bool:
+    return names_secret(name, value, os.path.lexists) or _HEADER.search(value) is not None
 
 
 def _user() -> tuple[int, ...]:
