@@ -84,3 +84,13 @@ async def test_codex_reports_failed_calls_but_not_those_that_it_refused(codex: S
             seen, waited = await states(thread, use("exec_command", **given))
             assert (seen in expected, waited) == (True, {}), (given, seen)
         assert await states(thread, use("nonesuch")) == ([], {})
+
+
+async def test_after_a_background_task_was_stopped_with_its_turn_the_next_prompt_is_answered(real: Stage) -> None:
+    """The agent is told first that the task did not finish, and takes note of that in a turn without an answer."""
+    async with real.open(permissions="all") as client:
+        thread = await client.thread("t", cwd=real.work)
+        await (await thread.ask(use("Bash", command="sleep 600", run_in_background=True))).reply()
+        assert not real.processes()
+        reply = await (await thread.ask("And now?")).reply()
+        assert (reply.status, reply.text) == ("answered", "ack: And now?")

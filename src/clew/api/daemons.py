@@ -100,7 +100,8 @@ async def _kept_agents(environ: Mapping[str, str], home: Path) -> list[wire.Kept
     from clew.wiring.engine import runtime_context
 
     try:
-        pool = daemons_pool(config.load(environ), environ, home, runtime_context(environ))
+        context = runtime_context(environ)
+        pool = daemons_pool(config.load(environ), environ, home, context, connect_s=ANSWER_S)
     except ClewError:  # a mistake in the settings: every other command says so
         return []
     if pool is None:

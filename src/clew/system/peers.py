@@ -22,3 +22,12 @@ def peer_uid(connection: socket.socket) -> int | None:
         return int(_VERSION_UID.unpack_from(packed)[1])
     except (OSError, struct.error):
         return None
+
+
+def peer_pid(connection: socket.socket) -> int | None:
+    """The process that connected; None: the system does not tell. It may have ended, and then its pid may be
+    another's. 0: it is in a pid namespace that this process does not see."""
+    option = getattr(socket, "SO_PEERCRED", None)
+    if option is None:
+        return None
+    return int(_PID_UID_GID.unpack(connection.getsockopt(socket.SOL_SOCKET, option, _PID_UID_GID.size))[0])

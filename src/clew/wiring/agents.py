@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -18,8 +19,10 @@ from clew.resident import location
 if TYPE_CHECKING:
     from clew.engine.engine import Engine
     from clew.engine.warm.remote import RemotePool
+    from clew.engine.warm.server import PoolServer
 
 SUFFIX = ".pool"
+LOOK_S = 5.0  # how often a daemon sees to it that its agents can be lent
 
 
 def pool_socket(environ: Mapping[str, str], home: Path) -> Path:
@@ -36,9 +39,15 @@ def own_pool(settings: config.Settings, context: RuntimeContext) -> WarmPool | N
 
 
 def daemons_pool(
-    settings: config.Settings, environ: Mapping[str, str], home: Path, context: RuntimeContext
+    settings: config.Settings,
+    environ: Mapping[str, str],
+    home: Path,
+    context: RuntimeContext,
+    *,
+    connect_s: float | None = None,
 ) -> RemotePool | None:
-    """None: there is no daemon of this home and version, or it must not be used."""
+    """None: there is no daemon of this home and version, or it must not be used. `connect_s`: how long it may take to
+    answer."""
     path = pool_socket(environ, home)
     if settings.of("resident") == "off" or not path.exists():
         return None
@@ -46,18 +55,20 @@ def daemons_pool(
         location.check_private(str(path.parent))
     except OSError:
         return None
-    from clew.engine.warm.remote import RemotePool
+    from clew.engine.warm.remote import RemoteLimits, RemotePool
 
-    return RemotePool(path, _identity(settings, home), context.owner, context.environ)
+    limits = RemoteLimits() if connect_s is None else RemoteLimits(connect_s=connect_s)
+    return RemotePool(path, _identity(settings, home), context.owner, context.environ, limits=limits)
 
 
 @asynccontextmanager
 async def lent(
-    engine: Engine, settings: config.Settings, environ: Mapping[str, str], home: Path
+    engine: Engine, settings: config.Settings, environ: Mapping[str, str], home: Path, *, look_s: float = LOOK_S
 ) -> AsyncIterator[str | None]:
     """While this is open, other processes of Clew take agents out of this one's pool, and give them back.
 
-    Yields why they cannot; None: they can. Another daemon of this home may do it already.
+    Yields why they cannot; None: they can. Another daemon of this home may do it already; this one does when that has
+    ended.
     """
     pool = engine.warm
     if settings.of("resident") == "off" or not isinstance(pool, WarmPool):
@@ -67,16 +78,33 @@ async def lent(
 
     path = pool_socket(environ, home)
     server = PoolServer(pool, path, _identity(settings, home))
+    why_not = await _start(server, path)
+    looking = asyncio.create_task(_keep_lending(server, path, look_s))
+    try:
+        yield why_not
+    finally:
+        looking.cancel()
+        await asyncio.wait({looking})
+        await server.close()
+
+
+async def _start(server: PoolServer, path: Path) -> str | None:
+    """Why it cannot; None: it has started."""
     try:
         location.make_private(str(path.parent))
         await server.start()
     except OSError as error:
-        yield str(error)
-        return
-    try:
-        yield None
-    finally:
-        await server.close()
+        return str(error)
+    return None
+
+
+async def _keep_lending(server: PoolServer, path: Path, look_s: float) -> None:
+    """Another daemon of this home may end before this one, and the runtime folder may go when its user logs out."""
+    while True:
+        await asyncio.sleep(look_s)
+        if not server.is_found:
+            await server.close()
+            await _start(server, path)
 
 
 def _identity(settings: config.Settings, home: Path) -> str:

@@ -570,3 +570,23 @@ class TestWrongTypes:
     @given(st.binary(max_size=60) | JSON.map(line))
     def test_no_bytes_make_it_raise(self, raw: bytes) -> None:
         assert ClaudeReader().feed(raw) == []
+
+
+NEWS = {"type": "system", "subtype": "task_notification", "task_id": "b1", "status": "stopped", "session_id": SID}
+
+
+def test_news_of_a_task_that_ended_with_an_earlier_process_are_no_answer() -> None:
+    """The CLI takes note of them in a turn of its own, before that of our prompt."""
+    reader, _ = read(NEWS, result(num_turns=0, result="", usage=usage(output=0)))
+    assert not reader.finished, "our prompt comes now"
+    for value in (message_start(read=100, written=20, fresh=3), result()):
+        reader.feed(line(value))
+    found = reader.result(resumed=True, exit_status=0, stderr="")
+    assert reader.finished and found.diagnosis.answered
+    assert found.usage.output_tokens == 11
+
+
+def test_a_prompt_that_was_not_passed_on_is_no_answer() -> None:
+    reader, _ = read(result(num_turns=0, result="", usage=usage(output=0)))
+    assert reader.finished
+    assert not reader.result(resumed=True, exit_status=0, stderr="").diagnosis.answered

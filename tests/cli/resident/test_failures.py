@@ -60,6 +60,14 @@ def test_the_socket_of_a_resident_that_was_killed_is_no_obstacle(handed: Any) ->
         assert handed.run("ask", "-t", "t", "more").code == 0, "the next one takes its place"
 
 
+def test_the_socket_is_made_again_when_the_runtime_folder_was_removed(handed: Any) -> None:
+    """As when its user logs out, and logs in again."""
+    shutil.rmtree(handed.resident.socket.parent)
+    handed.resident.process.send_signal(signal.SIGCHLD)  # it need not wait until it looks
+    handed.resident.hear("listening")
+    assert handed.run("ask", "-t", "t", "hello").code == 0
+
+
 def test_a_stopped_resident_costs_a_short_wait_and_the_command_is_carried_out_once(handed: Any) -> None:
     handed.resident.process.send_signal(signal.SIGSTOP)
     short = {"CLEW_RESIDENT_WAIT": "0.05"}

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ class House:
     def remote(self, **limits: float) -> RemotePool:
         """A client in this process."""
         owner = Owner("elsewhere", 1, 1.0)
-        patient = RemoteLimits(**{"connect_s": 60, "answer_s": 60, "grace_s": 0.1, **limits})
+        patient = RemoteLimits(**{"connect_s": 60, "keep_s": 60, "answer_s": 60, "grace_s": 0.1, **limits})
         remote = RemotePool(self.path, VERSION, owner, ENVIRON, limits=patient)
         remote.when_ended(self.ended.append)
         self._leaving.push_async_callback(remote.close)
@@ -85,7 +86,10 @@ class House:
         self._leaving.push_async_callback(end_family, process.mark, grace_s=0)
         return process
 
-    async def start(self, *steps: list[str], script: str = ANSWERS, **plan: Any) -> ProcessOfClew:
+    async def start(
+        self, *steps: list[str], script: str = ANSWERS, through: Sequence[str] = (), **plan: Any
+    ) -> ProcessOfClew:
+        """`through`: a program that becomes the process."""
         plan = {
             "socket": str(self.path),
             "steps": steps,
@@ -97,7 +101,7 @@ class House:
         }
         started = ProcessOfClew(
             await asyncio.create_subprocess_exec(
-                sys.executable, str(SCRIPT), json.dumps(plan), stdout=asyncio.subprocess.PIPE
+                *through, sys.executable, str(SCRIPT), json.dumps(plan), stdout=asyncio.subprocess.PIPE
             )
         )
         self._leaving.push_async_callback(end_family, plan["mark"], grace_s=0)

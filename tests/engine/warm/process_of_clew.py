@@ -28,7 +28,7 @@ from clew.engine.warm.server import PoolServer
 from clew.engine.warm.session import WarmSession
 
 VERSION = "1.0"
-PATIENT = RemoteLimits(connect_s=60, answer_s=60)  # the machine of a test may be busy
+PATIENT = RemoteLimits(connect_s=60, keep_s=60, answer_s=60)  # the machine of a test may be busy
 
 
 def this_process() -> Owner:

@@ -148,14 +148,24 @@ async def test_a_daemon_that_greets_with_rubbish_keeps_nothing(house: House, hel
 
 @pytest.mark.parametrize("said", [b"x", {}, {"kept": False}, {"agent": NO_AGENT}, {"agent": {}}], ids=str)
 async def test_an_agent_is_ended_if_the_daemon_answers_rubbish(house: House, said: Any) -> None:
-    async with daemon_that_says(house, HELLO, said):
+    async with daemon_that_says(house, HELLO, HELLO, said):
         remote = house.remote()
         assert await remote.key() == b"\0"
         await remote.keep(await house.spawn(STAYS), SESSION)
         await house.gone()
         assert house.ended == [house.mark]
-        assert await remote.key() == b"\0"
+        assert await remote.key() == await remote.key() == b"\0"
         assert await remote.take(SESSION) is None
+
+
+async def test_a_daemon_that_hangs_at_the_end_of_a_turn_gets_no_agent(house: House) -> None:
+    """In its queue the agent's input would stay open, and the command would wait until the agent was killed."""
+    async with daemon_that_says(house, HELLO):
+        remote = house.remote(keep_s=0.05, answer_s=3600, grace_s=3600)
+        assert await remote.key() is not None
+        await remote.keep(await house.spawn(), SESSION)
+        await house.gone()
+        assert house.ended == [house.mark]
 
 
 async def test_a_keep_that_is_cancelled_ends_the_agent(house: House) -> None:

@@ -276,6 +276,22 @@ async def test_another_user_is_refused_even_if_the_file_is_open_to_all(house: Ho
         assert (await asking.communicate())[0].decode().strip() == said
 
 
+CONFINED = "import ctypes, os, sys; ctypes.CDLL(None).prctl(38, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
+
+
+async def test_an_agent_is_no_way_out_of_a_sandbox(house: House) -> None:
+    await house.serve()
+    pid = await kept(house)
+    through = [sys.executable, "-c", CONFINED]  # with PR_SET_NO_NEW_PRIVS
+    confined = await house.start(["key"], ["take"], ["spawn"], ["keep"], through=through, mark=f"{house.mark}-2")
+    assert (await confined.said())["key"] is False
+    assert await confined.said() == {"pid": None}
+    assert await confined.said()
+    assert await confined.said() == {"kept": []}
+    assert await confined.ended() == 0
+    assert [each.pid for each in await house.pool.kept()] == [pid]
+
+
 async def test_a_socket_that_a_dead_daemon_left_is_replaced_and_that_of_a_living_one_is_not(house: House) -> None:
     daemon = await house.start(["serve"], ["wait"])
     await daemon.said()

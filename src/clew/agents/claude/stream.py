@@ -87,6 +87,7 @@ class ClaudeReader:
         self.finished = False
         self._completed = False  # the turn's last line has arrived
         self._lingers = False  # something may go on in the background
+        self._has_news = False  # the CLI has told of a task that ended with an earlier process
         self._open_tools: dict[str, str] = {}  # names by id
         self._ran = False
         self._results: list[dict[str, Any]] = []  # more than one when a background task ends after the answer
@@ -170,6 +171,8 @@ class ClaudeReader:
                 self._lingers |= value.get("is_backgrounded") is not False
             case "background_tasks_changed":
                 self._lingers = True
+            case "task_notification":
+                self._has_news = True
         return []
 
     def _stream_event(self, value: dict[str, Any]) -> list[Event]:
@@ -265,6 +268,8 @@ class ClaudeReader:
         return []
 
     def _read_result(self, value: dict[str, Any]) -> list[Event]:
+        if self._has_news and _is_empty(value) and not self._usage:
+            return []  # it ends a turn of the CLI's own, in which it took note of the news; our prompt comes after it
         self._results.append(value)
         self.finished = True
         return []
@@ -286,6 +291,10 @@ _READERS = {
 def _may_linger(tool: str, tool_input: object) -> bool:
     in_background = isinstance(tool_input, Mapping) and tool_input.get("run_in_background")
     return bool(in_background) or not (tool in _SYNCHRONOUS or tool.startswith("mcp__"))
+
+
+def _is_empty(result: Mapping[str, Any]) -> bool:
+    return result.get("num_turns") == 0 and not result.get("is_error") and not result.get("local_command")
 
 
 def _own_cost(results: list[dict[str, Any]]) -> float | None:

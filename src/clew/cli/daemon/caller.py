@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import socket
 import struct
 import sys
-from pathlib import Path
 
-NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "user", "uts")
-CONFINED_BY = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp")
+from clew.resident import confinement
 
 
 class NotTheSame(Exception):
@@ -36,25 +33,12 @@ def take_limits(pid: int) -> None:
     if sys.platform != "linux":
         return
     try:
-        theirs, ours = Path(f"/proc/{pid}"), Path("/proc/self")
-        for name in NAMESPACES:
-            if (theirs / "ns" / name).readlink() != (ours / "ns" / name).readlink():
-                raise NotTheSame(f"namespace {name}")
-        if _confinement(theirs) != _confinement(ours):
-            raise NotTheSame("confinement")
-        if (theirs / "root").readlink() != (ours / "root").readlink():
-            raise NotTheSame("root")
+        differs = confinement.difference(pid)
+        if differs is not None:
+            raise NotTheSame(differs)
         _take_resource_limits(pid)
     except (OSError, ValueError) as error:
         raise NotTheSame("not visible") from error
-
-
-def _confinement(process: Path) -> list[str]:
-    lines = (process / "status").read_text().splitlines()
-    security = ""
-    with contextlib.suppress(OSError):  # no security module
-        security = (process / "attr" / "current").read_text()
-    return [*(line for line in lines if line.partition(":")[0] in CONFINED_BY), security]
 
 
 def _take_resource_limits(pid: int) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 BACKLOG = 128
 RETRY_S = 1.0  # how often it is tried to become the listener, while another daemon of this home is
+LOOK_S = 30.0  # how often it is seen to it that the socket can be found
 GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL | getattr(select, "POLLRDHUP", 0)
 
 
@@ -53,6 +54,7 @@ class Listener:
         self._path = Path(resident.socket)
         self._lock: int | None = None
         self._listening: socket.socket | None = None
+        self._made: tuple[int, int] | None = None  # the file of the socket
         self._running: dict[int, socket.socket] = {}  # the connections of the processes
         self._wakes, self._wake = socket.socketpair()
         for end in (self._wakes, self._wake):
@@ -79,9 +81,12 @@ class Listener:
         return there
 
     def _listen_if_possible(self) -> None:
-        """Only one daemon of a home listens. The lock says which; the socket of one that died is replaced."""
+        """Only one daemon of a home listens. The lock says which; the socket of one that died is replaced, and so is
+        one whose runtime folder was removed, because its user had logged out."""
         import fcntl
 
+        if self._listening is not None and _file(self._path) != self._made:
+            self._close_socket()
         if self._listening is not None or self._daemon.fileno() < 0:
             return
         try:
@@ -111,18 +116,24 @@ class Listener:
             listening.close()
             self._say(f"failed {error}")
         else:
-            self._lock, self._listening = lock, listening
+            self._lock, self._listening, self._made = lock, listening, _file(self._path)
             self._say("listening")
 
     def _stop_listening(self) -> None:
         self._daemon.close()
-        if self._listening is None or self._lock is None:
+        if self._listening is None:
             return
-        with contextlib.suppress(OSError):
-            self._path.unlink()
-        self._listening.close()
-        os.close(self._lock)
-        self._listening = self._lock = None
+        if _file(self._path) == self._made:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        self._close_socket()
+
+    def _close_socket(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
+        if self._lock is not None:
+            os.close(self._lock)
+        self._listening = self._lock = self._made = None
 
     def _wait(self) -> None:
         poll = select.poll()
@@ -133,8 +144,8 @@ class Listener:
         for awaited in (self._daemon, self._listening):
             if awaited is not None and awaited.fileno() >= 0:
                 poll.register(awaited, select.POLLIN)
-        may_listen = self._listening is not None or self._daemon.fileno() < 0
-        ready = dict(poll.poll(None if may_listen else RETRY_S * 1000))
+        wait_s = RETRY_S if self._listening is None else LOOK_S
+        ready = dict(poll.poll(None if self._daemon.fileno() < 0 else wait_s * 1000))
         if self._wakes.fileno() in ready:
             with contextlib.suppress(BlockingIOError):
                 self._wakes.recv(4096)
@@ -199,6 +210,14 @@ class Listener:
     def _say(self, words: str) -> None:
         with contextlib.suppress(OSError):  # it is gone, or does not read
             self._daemon.send(f"{words}\n".encode())
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class AgentProcess:
         self._stderr_task = asyncio.create_task(self._drain_stderr())
         self._since = started_at(launched.top)
         self.started = started_at(launched.pid)
-        self._is_handed_over = False
+        self.is_handed_over = False
 
     @classmethod
     async def spawn(cls, argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], mark: str) -> AgentProcess:
@@ -170,14 +170,14 @@ class AgentProcess:
 
         Whoever gets the result must make an AgentProcess of it or close it. This object is of no more use.
         """
-        if not self.is_quiet or self.started is None or self._since is None or self._is_handed_over:
+        if not self.is_quiet or self.started is None or self._since is None or self.is_handed_over:
             return None
         from clew.engine.process.handing import AgentInTransit, HandedAgent  # loaded only if agents are handed over
 
         descriptors = self._launched.release()
         if descriptors is None:
             return None
-        self._is_handed_over = True
+        self.is_handed_over = True
         self._stderr_task.cancel()
         return AgentInTransit(
             HandedAgent(self.mark, self.pid, self.started, self._launched.top, self._since, self.has_answered),
@@ -186,7 +186,7 @@ class AgentProcess:
 
     async def retire(self, *, grace_s: float) -> None:
         """Ends a process that waits for a prompt: it exits by itself when its input ends, or it is ended."""
-        if self._is_handed_over:
+        if self.is_handed_over:
             return
         self.close_stdin()
         if not is_stopped(self.pid, self.started):
@@ -201,7 +201,7 @@ class AgentProcess:
         One that was handed over is not ended: it belongs to another process of Clew. `at_once`: the agent is killed,
         before it writes another line anywhere.
         """
-        if self._is_handed_over:
+        if self.is_handed_over:
             return
         try:
             root = self.pid if self.exit_status is None else None

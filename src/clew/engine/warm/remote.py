@@ -28,6 +28,7 @@ _FAILURES = (OSError, TimeoutError, BadMessage)
 class RemoteLimits(Record):
     connect_s: float = 0.05  # for the connection and the first answer, and again before every turn
     answer_s: float = 10.0  # the pool may have to end another agent before it answers
+    keep_s: float = 1.0  # how long a daemon may take to answer before it is given an agent
     retry_s: float = 30.0  # how long a daemon that hangs is left alone
     grace_s: float = 2.0  # how long an agent that is not kept may take to exit before it is killed
 
@@ -108,24 +109,35 @@ class RemotePool(WarmAgents):
                 raise
 
     async def keep(self, process: AgentProcess, session: WarmSession) -> None:
-        async with self._lock:
-            # The session was digested with the key that was given: another daemon could never match it.
-            channel = self._channel if self._key_given is not None and self._key == self._key_given else None
-            transit = None if channel is None else process.hand_over()
-            if channel is None or transit is None:
-                await self._end(process, session)
-                return
-            is_kept = False
-            try:
-                passed("agent_released")
-                is_kept = await self._keep(channel, transit, session)
-            finally:
-                if is_kept:
-                    transit.close()
-                    passed("agent_given")
-                else:
-                    self._disconnect()
-                    await self._end(await AgentProcess.from_handed(transit, {}), session)
+        try:
+            async with self._lock:
+                await self._keep_or_end(process, session)
+        except BaseException:
+            if not process.is_handed_over:
+                await process.end(grace_s=0)
+                self._ended(process.mark)
+            raise
+
+    async def _keep_or_end(self, process: AgentProcess, session: WarmSession) -> None:
+        if self._channel is not None:  # in the queue of a daemon that hangs, the agent's pipes would stay open
+            await self._greet(self._channel, self._limits.keep_s)
+        # The session was digested with the key that was given: another daemon could never match it.
+        channel = self._channel if self._key_given is not None and self._key == self._key_given else None
+        transit = None if channel is None else process.hand_over()
+        if channel is None or transit is None:
+            await self._end(process, session)
+            return
+        is_kept = False
+        try:
+            passed("agent_released")
+            is_kept = await self._keep(channel, transit, session)
+        finally:
+            if is_kept:
+                transit.close()
+                passed("agent_given")
+            else:
+                self._disconnect()
+                await self._end(await AgentProcess.from_handed(transit, {}), session)
 
     async def close(self) -> None:
         """The agents stay with the daemon."""
@@ -216,10 +228,10 @@ class RemotePool(WarmAgents):
         await self._greet(self._channel)
         return self._channel
 
-    async def _greet(self, channel: Channel) -> None:
+    async def _greet(self, channel: Channel, within_s: float | None = None) -> None:
         """Asks who is there. Closes the connection if it is not a daemon of this version that answers in time."""
         try:
-            async with asyncio.timeout(self._limits.connect_s):
+            async with asyncio.timeout(self._limits.connect_s if within_s is None else within_s):
                 message = await self._ask(channel, {"op": "hello"})
             message.close()
             if message.text("version") != self._version:

@@ -29,8 +29,9 @@ from clew.engine.process.handing import AgentInTransit, HandedAgent
 from clew.engine.warm.channel import BadMessage, Channel, Message
 from clew.engine.warm.pool import WarmPool
 from clew.engine.warm.session import WarmSession
+from clew.resident.confinement import difference
 from clew.system.forks import closed_in_forks
-from clew.system.peers import peer_uid
+from clew.system.peers import peer_pid, peer_uid
 
 MAX_CLIENTS = 64
 CONFIRM_S = 10.0  # how long a client may take to confirm that it has an agent
@@ -68,8 +69,16 @@ class PoolServer:
             raise
         self._accepting = asyncio.create_task(self._accept(self._listening))
 
+    @property
+    def is_found(self) -> bool:
+        """Whether its socket has its name still (reads the disk)."""
+        try:
+            return self._made is not None and _file(self._path) == self._made
+        except OSError:
+            return False
+
     async def close(self) -> None:
-        """An agent that is on its way is ended by the pool."""
+        """An agent that is on its way is ended by the pool. It can be started again."""
         if self._accepting is None or self._listening is None:
             return
         tasks = {self._accepting, *self._clients}
@@ -77,9 +86,10 @@ class PoolServer:
             task.cancel()
         await asyncio.wait(tasks)
         self._listening.close()
-        with contextlib.suppress(OSError):
-            if _file(self._path) == self._made:
+        if self.is_found:
+            with contextlib.suppress(OSError):
                 self._path.unlink()
+        self._accepting = self._listening = self._made = None
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -89,7 +99,7 @@ class PoolServer:
             except OSError:  # this process has too many open files
                 await asyncio.sleep(0.1)
                 continue
-            if peer_uid(connection) != os.geteuid() or len(self._clients) >= MAX_CLIENTS:
+            if not _may_ask(connection) or len(self._clients) >= MAX_CLIENTS:
                 connection.close()
                 continue
             task = asyncio.create_task(self._serve(Channel(connection)))
@@ -157,6 +167,18 @@ class PoolServer:
             raise BadMessage("there is no such agent")
         await self._pool.keep(await AgentProcess.from_handed(transit, {}), session)
         await channel.send({"kept": True})
+
+
+def _may_ask(connection: socket.socket) -> bool:
+    """Whether it is this user, and confined as this process is: an agent that runs outside of a sandbox must not work
+    for somebody in it."""
+    if peer_uid(connection) != os.geteuid():
+        return False
+    pid = peer_pid(connection)
+    try:
+        return pid is None or difference(pid) is None
+    except OSError:
+        return False
 
 
 async def _confirmed(channel: Channel) -> bool:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from clew.core.digests import blake2b
 from clew.core.record import Record
+from clew.resident.confinement import inherited
+
+_HEADER = re.compile(r"(?i)\b(?:authorization|cookie|[\w-]*api-?key|[\w-]*-(?:token|key|secret))\s*[:=]\s*\S")
 
 
 class WarmSession(Record):
@@ -41,12 +45,13 @@ class Launch(Record):
 
 def launch_digest(key: bytes, launch: Launch) -> str:
     """Equal only if a process that is started now would be like the one that was kept: the same user, program, command
-    line, directory, environment, and files that are read only at the start (reads the disk).
+    line, directory, environment, umask and limits, and files that are read only at the start (reads the disk).
 
     It is keyed, because the environment may hold secrets, and a digest of a short one could be guessed.
     """
     parts = (
         _user(),
+        inherited(),
         _program(launch.argv[0]),
         list(launch.argv),
         launch.work_dir,
@@ -58,10 +63,15 @@ def launch_digest(key: bytes, launch: Launch) -> str:
 
 def credential_in(environ: Mapping[str, str]) -> str | None:
     """The name of a variable that holds a credential. An agent that was started with one is not kept, because the next
-    caller may be somebody else who is logged in as the same user; a login in the agent's own folder is everybody's."""
+    caller may be somebody else who is logged in as the same user; a login in the agent's own folder is everybody's.
+    Some variables hold headers of requests, with a credential among them."""
+    return next((name for name, value in environ.items() if _is_credential(name, value)), None)
+
+
+def _is_credential(name: str, value: str) -> bool:
     from clew.core.secrets.redaction import names_secret  # here, because a command that keeps no agent needs it not
 
-    return next((name for name, value in environ.items() if names_secret(name, value, os.path.lexists)), None)
+    return names_secret(name, value, os.path.lexists) or _HEADER.search(value) is not None
 
 
 def _user() -> tuple[int, ...]:
