@@ -148,6 +148,9 @@ export const http = {
   /** Brings in the turns that were made outside Clew. */
   sync: (id: string) => call<SyncedThread>("POST", `${thread(id)}/sync`),
 
+  /** Starts the agent of the next turn, once: a second request would come too late to be of use. */
+  startAhead: (id: string) => request("POST", `${thread(id)}/start-ahead`),
+
   ask: (id: string, body: Body) => call<Run>("POST", `${thread(id)}/runs`, body),
   changePrompt: (id: string, prompt: string) => call<Run>("PATCH", run(id), { prompt, expand: true }),
   removeRun: (id: string) => call<void>("DELETE", run(id)),
