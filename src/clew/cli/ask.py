@@ -21,14 +21,16 @@ from clew.cli.options import (
     VISIBILITY,
     complete_thread,
 )
-from clew.cli.stdin import read_instructions, read_parts
+from clew.cli.stdin import is_open_pipe, parts_of_open_pipe, read_instructions, read_parts
 from clew.cli.ui.formatting import harmless
 from clew.cli.ui.printing import note, print_json
 from clew.core.expansion.expanded import may_stand_for_files
 from clew.core.record import Record
-from clew.errors import NotFound, UsageError
+from clew.errors import ClewError, NotFound, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
     from clew.api.client import Client, Run, Thread
     from clew.core.explanation import Explanation
     from clew.core.images import ImageContent
@@ -113,7 +115,10 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
         raise UsageError(
             "The prompt and the instructions cannot both come from stdin.", hint="Give one as an argument."
         )
-    text, attached = (prompt, "") if instructions == "-" else read_parts(prompt, "prompt", "clew ask")
+    reads_meanwhile = instructions != "-" and not explain and _may_start_ahead(options) and is_open_pipe(prompt)
+    text, attached = prompt, ""
+    if instructions != "-" and not reads_meanwhile:
+        text, attached = read_parts(prompt, "prompt", "clew ask")
     standing = read_instructions(instructions) if instructions is not None else None
 
     if explain:
@@ -123,6 +128,10 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
     async def work(client: Client) -> int:
         from clew.cli.foreground_run import report_reply, show_run, wait_for_limit
 
+        nonlocal text, attached
+        if reads_meanwhile:
+            async with start_ahead(_find_to_start(client, options)):
+                text, attached = await parts_of_open_pipe(prompt)
         assert text is not None
         if (
             may_stand_for_files(text)
@@ -155,7 +164,45 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
             _start_resident()
         return status
 
-    return with_client(work, work_dir=options.cwd, timeout=timeout)
+    return with_client(work, work_dir=options.cwd, timeout=timeout, keep_agents=reads_meanwhile)
+
+
+def _may_start_ahead(options: AskOptions) -> bool:
+    """Whether the options name a thread whose next turn may resume a session, with the agent as the thread has it."""
+    changed = (
+        options.agent,
+        options.model,
+        options.permissions,
+        options.trust,
+        None if options.continue_ else options.cwd,
+    )
+    is_named = options.continue_ or options.thread is not None
+    return is_named and not (options.fresh_session or options.no_resume or any(each is not None for each in changed))
+
+
+async def _find_to_start(client: Client, options: AskOptions) -> Thread | None:
+    return await _existing(client, options, reads=True)
+
+
+@contextlib.asynccontextmanager
+async def start_ahead(finding: Coroutine[Any, Any, Thread | None]) -> AsyncIterator[None]:
+    """Meanwhile the agent of the thread is started, if there is one. If that fails, the turn will say why."""
+    import asyncio
+
+    async def start() -> None:
+        with contextlib.suppress(ClewError):
+            thread = await finding
+            if thread is not None:
+                await thread.start_ahead()
+
+    starting = asyncio.create_task(start())
+    try:
+        yield
+    except BaseException:
+        starting.cancel()
+        await asyncio.wait({starting})
+        raise
+    await starting
 
 
 def _start_resident() -> None:

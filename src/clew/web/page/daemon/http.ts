@@ -4,6 +4,7 @@
 import { pageKey } from "../state/storage.ts";
 import { PendingKeys, randomKey, sendUntilAnswered } from "./idempotency.ts";
 import type {
+  AgentAhead,
   AgentList,
   AnsweredQuestion,
   ArchivedTurns,
@@ -149,7 +150,7 @@ export const http = {
   sync: (id: string) => call<SyncedThread>("POST", `${thread(id)}/sync`),
 
   /** Starts the agent of the next turn, once: a second request would come too late to be of use. */
-  startAhead: (id: string) => request("POST", `${thread(id)}/start-ahead`),
+  startAhead: async (id: string) => (await request("POST", `${thread(id)}/start-ahead`)).json() as Promise<AgentAhead>,
 
   ask: (id: string, body: Body) => call<Run>("POST", `${thread(id)}/runs`, body),
   changePrompt: (id: string, prompt: string) => call<Run>("PATCH", run(id), { prompt, expand: true }),
