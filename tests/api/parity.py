@@ -25,10 +25,12 @@ TABLE: dict[str, Row] = {
             "client.newest_session",
             "clew.api.thread.Thread.ask",
             "clew.api.thread.Thread.explain",
+            "clew.api.thread.Thread.start_ahead",
         ),
         (
             "POST /api/threads",
             "POST /api/threads/{thread}/runs",
+            "POST /api/threads/{thread}/start-ahead",
             "GET /api/threads/{thread}/session",
             "GET /api/latest",
         ),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clew.cli.ask import MAX_INPUT_BYTES
+from clew.cli.stdin import MAX_INPUT_BYTES
 from clew.testing.model.scripts import Cut, Text, TooLong, ToolUse
 from cli.conftest import TIMEOUT_S
 

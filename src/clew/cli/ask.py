@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,21 +21,22 @@ from clew.cli.options import (
     VISIBILITY,
     complete_thread,
 )
+from clew.cli.stdin import is_open_pipe, parts_of_open_pipe, read_instructions, read_parts
 from clew.cli.ui.formatting import harmless
 from clew.cli.ui.printing import note, print_json
 from clew.core.expansion.expanded import may_stand_for_files
 from clew.core.record import Record
-from clew.errors import NotFound, UsageError
+from clew.errors import ClewError, NotFound, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine
+
     from clew.api.client import Client, Run, Thread
     from clew.core.explanation import Explanation
     from clew.core.images import ImageContent
     from clew.core.runs.options import Person
 
-MAX_INPUT_BYTES = 50_000_000  # more on stdin is refused: it could never be a prompt
 ALONE = "Send it alone; < /dev/null leaves out what is on stdin."
-PIPE_WAIT_S = 3  # how long a pipe beside an argument may be silent at first, as in `claude -p`
 
 
 class AskOptions(Record):
@@ -115,7 +115,10 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
         raise UsageError(
             "The prompt and the instructions cannot both come from stdin.", hint="Give one as an argument."
         )
-    text, attached = (prompt, "") if instructions == "-" else read_parts(prompt, "prompt", "clew ask")
+    reads_meanwhile = instructions != "-" and not explain and _may_start_ahead(options) and is_open_pipe(prompt)
+    text, attached = prompt, ""
+    if instructions != "-" and not reads_meanwhile:
+        text, attached = read_parts(prompt, "prompt", "clew ask")
     standing = read_instructions(instructions) if instructions is not None else None
 
     if explain:
@@ -125,6 +128,10 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
     async def work(client: Client) -> int:
         from clew.cli.foreground_run import report_reply, show_run, wait_for_limit
 
+        nonlocal text, attached
+        if reads_meanwhile:
+            async with start_ahead(_find_to_start(client, options)):
+                text, attached = await parts_of_open_pipe(prompt)
         assert text is not None
         if (
             may_stand_for_files(text)
@@ -157,7 +164,45 @@ def ask(prompt: str | None, instructions: str | None, timeout: str | None, expla
             _start_resident()
         return status
 
-    return with_client(work, work_dir=options.cwd, timeout=timeout)
+    return with_client(work, work_dir=options.cwd, timeout=timeout, keep_agents=reads_meanwhile)
+
+
+def _may_start_ahead(options: AskOptions) -> bool:
+    """Whether the options name a thread whose next turn may resume a session, with the agent as the thread has it."""
+    changed = (
+        options.agent,
+        options.model,
+        options.permissions,
+        options.trust,
+        None if options.continue_ else options.cwd,
+    )
+    is_named = options.continue_ or options.thread is not None
+    return is_named and not (options.fresh_session or options.no_resume or any(each is not None for each in changed))
+
+
+async def _find_to_start(client: Client, options: AskOptions) -> Thread | None:
+    return await _existing(client, options, reads=True)
+
+
+@contextlib.asynccontextmanager
+async def start_ahead(finding: Coroutine[Any, Any, Thread | None]) -> AsyncIterator[None]:
+    """Meanwhile the agent of the thread is started, if there is one. If that fails, the turn will say why."""
+    import asyncio
+
+    async def start() -> None:
+        with contextlib.suppress(ClewError):
+            thread = await finding
+            if thread is not None:
+                await thread.start_ahead()
+
+    starting = asyncio.create_task(start())
+    try:
+        yield
+    except BaseException:
+        starting.cancel()
+        await asyncio.wait({starting})
+        raise
+    await starting
 
 
 def _start_resident() -> None:
@@ -339,87 +384,7 @@ async def new_thread(client: Client, options: AskOptions, text: str, attached: s
     return thread
 
 
-def read_parts(argument: str | None, what: str, command: str) -> tuple[str, str]:
-    """The argument, and what is piped in beside it; without an argument, or if it is -, the text on stdin."""
-    if argument is None or argument == "-":
-        return read_stdin(what, command), ""
-    piped = _piped() if argument.strip() else ""
-    return argument, piped if piped.strip() else ""
-
-
 async def typed_text(client: Client, typed: str, piped: str, **settings: Any) -> str:
     """What the user typed, expanded, with what is piped in after it as it is. `settings` are those of a new thread."""
     text = await client.expand(typed, **settings) if typed.strip() else typed
     return f"{text}\n{piped}" if piped else text
-
-
-def read_stdin(what: str, command: str) -> str:
-    """The text on stdin. `command`: the command that the hint shows, without its text argument."""
-    hint = f'Give it as an argument, {command} "…", or on stdin, {command} - < file.'
-    return _stdin(UsageError(f"There is no {what}.", hint=hint))
-
-
-def _stdin(missing: UsageError, *, any_encoding: bool = False) -> str:
-    if sys.stdin is None or sys.stdin.isatty():
-        raise missing
-    content = sys.stdin.buffer.read(MAX_INPUT_BYTES + 1)
-    if len(content) > MAX_INPUT_BYTES:
-        raise UsageError(
-            f"stdin has more than {MAX_INPUT_BYTES:,} bytes; nothing was sent.",
-            hint="Send less, or name the file and let the agent read it.",
-        )
-    text = content.decode("utf-8", "replace") if any_encoding else ""
-    if lost := text.count("\ufffd") - content.count("\ufffd".encode()):
-        note(f"what is piped in is not all UTF-8: \ufffd stands in {lost:,} places instead")
-        content = text.encode()
-    return as_text(content, "stdin")
-
-
-def _piped() -> str:
-    """The text of a file, pipe or socket on stdin. A pipe that stays silent is left alone: CI systems and cron leave
-    stdin open."""
-    import os
-    import select
-    import stat
-
-    try:
-        handle = sys.stdin.fileno()
-        mode = os.fstat(handle).st_mode
-    except (AttributeError, OSError, ValueError):  # stdin is closed
-        return ""
-    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-        return ""  # a terminal, or /dev/null
-    if not select.select([handle], [], [], 1)[0]:
-        note("waiting for what is piped in")
-        if not select.select([handle], [], [], PIPE_WAIT_S - 1)[0]:
-            note(
-                f"nothing came on stdin within {PIPE_WAIT_S} s: continuing without it (< /dev/null avoids the wait; "
-                "of a slower command, give the output as a file: clew ask … < FILE)"
-            )
-            return ""
-    return _stdin(UsageError("stdin is a terminal."), any_encoding=True)
-
-
-def read_instructions(path: str) -> str:
-    if path == "-":
-        return _stdin(UsageError("There are no instructions on stdin.", hint="Name a file: --instructions FILE."))
-    from clew.api.files import named_path
-
-    try:
-        return as_text(named_path(path).read_bytes(), path)
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read: {error.strerror}.", hint="--instructions needs a text file."
-        ) from error
-
-
-def as_text(content: bytes, source: str) -> str:
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{source} is not UTF-8 text (byte {error.start}).", hint="Only text can be sent to an agent."
-        ) from error
-    if "\0" in text:
-        raise UsageError(f"{source} is not text: it contains NUL bytes.", hint="Only text can be sent to an agent.")
-    return text

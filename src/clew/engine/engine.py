@@ -77,6 +77,7 @@ class Engine:
         self._background: set[asyncio.Task[object]] = set()
         self._recovering: set[asyncio.Task[None]] = set()
         self._releasing: set[asyncio.Task[None]] = set()
+        self._starting_ahead = asyncio.Lock()
         self.process_ends = False  # the process ends as soon as this is closed
 
     @cached_property
@@ -370,10 +371,14 @@ class Engine:
     # Agents that are kept between two turns
 
     async def start_ahead(self, thread: Thread) -> bool:
-        """Starts the agent that the thread's next turn will need, if that resumes a session. Whether one waits now."""
+        """Starts the agent that the thread's next turn will need, if that resumes a session. Whether one waits now.
+
+        One is started at a time, however many callers there are: a second one for the same thread finds the first.
+        """
         from clew.engine.warm import ahead
 
-        return await ahead.start_ahead(self, thread)
+        async with self._starting_ahead:
+            return await ahead.start_ahead(self, thread)
 
     def _kept_agent_ended(self, mark: str) -> None:
         task = asyncio.create_task(self._release_kept(mark))

@@ -103,6 +103,24 @@ async def test_the_least_recently_used_ends_first(kept: Kept) -> None:
     assert all(kept.left_by_itself(name) for name in "abc"), "they were asked to leave"
 
 
+async def test_whoever_starts_one_that_nobody_may_need_waits_while_others_end(kept: Kept) -> None:
+    pool = kept.pool(WarmLimits(max=1, grace_s=60))
+    process, session = await kept.agent("a", "trap '' HUP; cat > /dev/null; read -r line < \"$1.gate\"")
+    gate = kept.folder / "a.left.gate"
+    os.mkfifo(gate)
+    await pool.keep(process, session)
+    await pool.has_room()
+    await pool.keep(*await kept.agent("b"))
+    room = asyncio.create_task(pool.has_room())
+    done, _ = await asyncio.wait({room}, timeout=0.1)
+    assert not done and is_alive(process.pid, process.started)
+    with await asyncio.to_thread(gate.open, "w") as opened:
+        opened.write("go\n")
+    await room
+    assert kept.ended == ["a"]
+    await pool.close()
+
+
 async def test_the_memory_that_they_hold_is_limited(kept: Kept) -> None:
     pool = kept.pool(WarmLimits(max=9))
     for name in "abc":

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 
 from clew.testing.stage import Stage
 from turns.plain_cli import PlainCli
@@ -44,6 +46,42 @@ async def test_nothing_is_sent_while_it_waits(stage: Stage) -> None:
     assert len(stage.api.requests) == before
     assert file.read_bytes().startswith(content) and PlainCli(stage).ends(file.stem) == ends
     assert not stage.processes()
+
+
+async def test_callers_at_the_same_time_start_one(scripted: Stage) -> None:
+    async with conversation(scripted, **{"warm.max": 0}) as cold:
+        await cold.ask()
+    async with conversation(scripted) as talk:
+        assert await asyncio.gather(*[talk.thread.start_ahead() for _ in range(20)]) == [True] * 20
+        assert len(scripted.launches) == 2, "the first turn's, and one"
+        assert len(await talk.client.kept_agents()) == 1
+
+
+async def test_one_that_dies_while_it_waits_costs_nothing(scripted: Stage) -> None:
+    async with conversation(scripted, **{"warm.max": 0}) as cold:
+        await cold.ask()
+    async with conversation(scripted) as talk:
+        assert await talk.thread.start_ahead()
+        [kept] = await talk.client.kept_agents()
+        os.kill(kept.pid, signal.SIGKILL)
+        async with asyncio.timeout(60):
+            while await talk.client.kept_agents():
+                await asyncio.sleep(0.01)
+        reply = await talk.ask()
+        assert reply.session_resumed and not await talk.was_warm(reply)
+
+
+async def test_a_turn_that_begins_meanwhile_has_its_own(scripted: Stage) -> None:
+    async with conversation(scripted, **{"warm.max": 0}) as cold:
+        await cold.ask()
+    async with conversation(scripted) as talk:
+        starting = asyncio.create_task(talk.thread.start_ahead())
+        replies = [await talk.ask(), await talk.ask()]
+        await starting
+        assert [reply.status for reply in replies] == ["answered"] * 2
+        assert all(reply.session_resumed and not reply.warnings for reply in replies)
+        assert len(await talk.client.kept_agents()) == 1
+    assert not scripted.processes()
 
 
 async def test_there_is_none_for_a_first_turn(scripted: Stage) -> None:

@@ -79,6 +79,12 @@ class DeletedThread(Shape):
     archive: Annotated[str | None, Doc("The archive's file; null: a dry run")]
 
 
+class AgentAhead(Shape):
+    """The agent that the next turn of a thread will need."""
+
+    waiting: Annotated[bool, Doc("Whether it runs and waits for the prompt")]
+
+
 class ThreadView(Shape):
     """Everything that a page needs to show a thread. All but `outside_turns` is read in one transaction."""
 

@@ -54,7 +54,8 @@ def chat(instructions: str | None, timeout: str | None, **given: Any) -> int:
     if instructions == "-":
         raise UsageError("The instructions cannot come from stdin, which is the terminal.", hint="Name a file.")
 
-    from clew.cli.ask import AskOptions, continued_thread, read_instructions
+    from clew.cli.ask import AskOptions, continued_thread
+    from clew.cli.stdin import read_instructions
 
     standing = read_instructions(instructions) if instructions is not None else None
     options = AskOptions(

@@ -121,7 +121,8 @@ def submit(prompt: str | None, wait: bool, as_json: bool, **options: Any) -> int
       clew jobs submit --cwd ~/shop --key shop --checkpoint --deadline 18:30 - < task.md
       clew jobs submit --wait --json "Sum up CHANGELOG.md." | jq -r .result
     """
-    from clew.cli.ask import read_parts, typed_text
+    from clew.cli.ask import typed_text
+    from clew.cli.stdin import read_parts
 
     typed, piped = read_parts(prompt, "prompt", "clew jobs submit")
     limits = _limits(options)

@@ -162,7 +162,7 @@ def pair(
     continues = resume or session is not None or session_file is not None
     typed, piped = "", ""
     if text is not None or not continues:
-        from clew.cli.ask import read_parts
+        from clew.cli.stdin import read_parts
 
         what, command = ("message", "clew pair --resume") if continues else ("task", "clew pair")
         typed, piped = read_parts(text, what, command)

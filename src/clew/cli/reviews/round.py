@@ -111,7 +111,8 @@ def follow(review_id: str, message: str | None, timeout: str | None, as_json: bo
       clew review follow latest - < reply.md
       clew review follow latest --model opus        a second opinion; opus is shown the rounds so far
     """
-    from clew.cli.ask import read_parts, typed_text
+    from clew.cli.ask import typed_text
+    from clew.cli.stdin import read_parts
 
     typed, piped = read_parts(message, "message", "clew review follow ID") if message is not None else ("", "")
 

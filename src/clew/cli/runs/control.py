@@ -59,7 +59,7 @@ def cancel(run_id: str | None, thread: str | None) -> None:
 def edit(run_id: str, text: str) -> None:
     """Change the prompt of a queued run (- = stdin). A run that has started keeps its prompt."""
     if text == "-":
-        from clew.cli.ask import read_stdin
+        from clew.cli.stdin import read_stdin
 
         text = read_stdin("text", f"clew runs edit {run_id}")
 

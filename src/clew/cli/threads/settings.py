@@ -62,7 +62,7 @@ def set_(
         raise UsageError("No setting was given.", hint="clew threads set --help lists the settings.")
     standing = None
     if instructions is not None:
-        from clew.cli.ask import read_instructions
+        from clew.cli.stdin import read_instructions
 
         standing = read_instructions(instructions)
     changes |= {"name": new_name, "instructions": standing}

@@ -148,7 +148,7 @@ def edit(name: str, turn_id: str, text: str, dry_run: bool) -> None:
     after that; if nothing before the turn is left, the next turn starts a fresh session. Files stay as they are.
     """
     if text == "-":
-        from clew.cli.ask import read_stdin
+        from clew.cli.stdin import read_stdin
 
         text = read_stdin("text", f"clew threads edit {name} {turn_id}")
     if not text.strip():

@@ -10,6 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from clew.core.decision import Resume
+from clew.core.ids import ThreadId
 from clew.core.pins import Pin, PinState
 from clew.core.thread import Thread
 from clew.engine import leases
@@ -47,6 +48,7 @@ async def start_ahead(engine: Engine, thread: Thread) -> bool:
         return False
     argv = await asyncio.to_thread(adapter.command, binary, can, start.launch)
     mark = engine.context.new_id()
+    await engine.warm.has_room()
     process = await AgentProcess.spawn(argv, cwd=thread.cwd, environ=start.environ, mark=mark)
     return await _keep(engine, process, session)
 
@@ -58,7 +60,7 @@ async def _session_to_resume(engine: Engine, thread: Thread) -> tuple[Pin, str |
     plan = await planning(engine, thread.agent)
 
     def look(store: Store) -> tuple[Pin, str | None] | None:
-        if leases.live_lease(store, leases.thread_key(thread.id), engine.context) is not None:
+        if _is_in_use(engine, store, thread.id):
             return None
         planner, run = plan(store, request)
         _, decision, arrived = planner.planned(store, run)
@@ -73,14 +75,24 @@ async def _session_to_resume(engine: Engine, thread: Thread) -> tuple[Pin, str |
 async def _keep(engine: Engine, process: AgentProcess, session: WarmSession) -> bool:
     key = leases.warm_key(process.mark)
 
-    def lease(store: Store) -> None:
+    def lease(store: Store) -> bool:
+        """False: a turn has begun meanwhile, and has its own agent."""
+        if _is_in_use(engine, store, session.thread_id):
+            return False
         now, owner = leases.now(store, engine.context), engine.warm.owner
         store.leases.acquire(key, token=key, owner=owner, run_id=None, now=now, ttl_s=leases.WARM_LEASE_S)
+        return True
 
+    is_leased = False
     try:
-        await engine.store.atomically(lease, IDEMPOTENT)
-    except BaseException:
-        await process.end(grace_s=0, at_once=True)
-        raise
-    await engine.warm.keep(process, session)
-    return True
+        is_leased = await engine.store.atomically(lease, IDEMPOTENT)
+    finally:
+        if not is_leased:
+            await process.end(grace_s=0, at_once=True)
+    if is_leased:
+        await engine.warm.keep(process, session)
+    return is_leased and await engine.warm.holds(session.thread_id)
+
+
+def _is_in_use(engine: Engine, store: Store, thread_id: str) -> bool:
+    return leases.live_lease(store, leases.thread_key(ThreadId(thread_id)), engine.context) is not None

@@ -8,7 +8,7 @@ Rules
 3. A process is killed as soon as somebody else has continued its session: the lines that it would write at its own end
    may take the session back, and overwrite its cost.
 4. The pool holds at most `max` processes, and at most `memory_bytes` of memory, as measured. The least recently used
-   goes first.
+   goes first. Who starts agents that nobody may need waits while `max` others are being ended (`has_room`).
 5. A process of the pool has a lease on its mark, which tells a later Clew to end it if the pool's owner has died. As a
    rule it has exited by itself by then, because its input ended.
 """
@@ -81,6 +81,9 @@ class WarmAgents(ABC):
     @abstractmethod
     async def keep(self, process: AgentProcess, session: WarmSession) -> None:
         """Takes a process over that waits for a prompt. It may be ended at once."""
+
+    async def has_room(self) -> None:  # noqa: B027 - only the daemon starts many
+        """Waits while too many processes are being ended: for somebody who starts one that nobody may need."""
 
     @abstractmethod
     async def discard(self, thread_id: str) -> None:
@@ -187,6 +190,10 @@ class WarmPool(WarmAgents):
         self.free_memory()
         if self._measuring is None:
             self._measuring = asyncio.create_task(self._measure())
+
+    async def has_room(self) -> None:
+        while len(self._ending) >= self._limits.max:
+            await asyncio.wait(set(self._ending), return_when=asyncio.FIRST_COMPLETED)
 
     async def discard(self, thread_id: str) -> None:
         for kept in list(self._kept.values()):

@@ -233,6 +233,16 @@ async def compact(name: ThreadName, body: requests.Compaction, shared: TheShared
     return json_response(CompactedSession.of(await thread.compact(body.focus or "")).to_json())
 
 
+@router.post(
+    "/{thread}/start-ahead", response_model=wire.AgentAhead, responses=fails(404, body=False), tags=["threads"]
+)
+async def start_ahead(name: ThreadName, shared: TheShared) -> Response:
+    """Starts the agent that the next turn will need, so that its first words do not wait for the start. Nothing is sent
+    to a model. It starts none if the next turn would not resume a session, or if agents are not kept."""
+    thread = await shared.ready_thread(name)
+    return json_response(wire.AgentAhead(await thread.start_ahead()).to_json())
+
+
 @router.post("/{thread}/retry", status_code=202, response_model=Run, responses=fails(404, 409), tags=["turns", "runs"])
 async def retry(name: ThreadName, body: requests.RetryRequest, shared: TheShared, creation: TheCreation) -> Response:
     """Asks that turn again; the turns after it are archived when the run starts. The session is rewound to before the

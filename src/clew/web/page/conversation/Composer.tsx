@@ -5,6 +5,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { AgentPicker, ModelPicker } from "../agents/Pickers.tsx";
 import { isRunning, type Agent, type Run, type Thread, type Turn } from "../daemon/wire.ts";
 import { ask, changeThread, currentRun, onRefill, stop } from "../state/actions.ts";
+import { startAhead } from "../state/ahead.ts";
 import { page } from "../state/page.ts";
 import { draft } from "../state/storage.ts";
 import { useStore } from "../state/store.ts";
@@ -38,6 +39,7 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
   const area = useRef<HTMLTextAreaElement>(null);
   const agents = useStore(page, (now) => now.agents);
   const connected = useStore(page, (now) => now.connection === "open");
+  const session = useStore(page, (now) => (now.session?.thread === thread.id ? now.session : null));
   const current = runs.find((run) => isRunning(run.status)) ?? null;
   const agent = override.agent ?? thread.agent;
   const chosen = agents?.find((each) => each.name === agent) ?? null;
@@ -114,7 +116,10 @@ export function Composer({ thread, runs, lastAnswer, onSent }: Props) {
           aria-label="Your message"
           placeholder={current ? "Queue the next message…" : `Message ${agent}…`}
           value={text}
-          onInput={(event) => write(event.currentTarget.value)}
+          onInput={(event) => {
+            write(event.currentTarget.value);
+            if (!fresh && Object.keys(override).length === 0) startAhead(session);
+          }}
           onKeyDown={onKeyDown}
           onPaste={(event) => take(event, imageFiles(event.clipboardData))}
         />

@@ -4,6 +4,7 @@
 import { pageKey } from "../state/storage.ts";
 import { PendingKeys, randomKey, sendUntilAnswered } from "./idempotency.ts";
 import type {
+  AgentAhead,
   AgentList,
   AnsweredQuestion,
   ArchivedTurns,
@@ -147,6 +148,9 @@ export const http = {
     call<Run>("POST", `${thread(id)}/retry`, fresh ? { turn, force_fresh_session: true } : { turn }),
   /** Brings in the turns that were made outside Clew. */
   sync: (id: string) => call<SyncedThread>("POST", `${thread(id)}/sync`),
+
+  /** Starts the agent of the next turn, once: a second request would come too late to be of use. */
+  startAhead: async (id: string) => (await request("POST", `${thread(id)}/start-ahead`)).json() as Promise<AgentAhead>,
 
   ask: (id: string, body: Body) => call<Run>("POST", `${thread(id)}/runs`, body),
   changePrompt: (id: string, prompt: string) => call<Run>("PATCH", run(id), { prompt, expand: true }),

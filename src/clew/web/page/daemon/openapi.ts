@@ -73,6 +73,11 @@ export interface components {
             median: number | null;
             most: number | null;
         };
+        /** @description The agent that the next turn of a thread will need. */
+        AgentAhead: {
+            /** @description Whether it runs and waits for the prompt */
+            waiting: boolean;
+        };
         AgentHealth: {
             name: string;
             path: string | null;
@@ -2765,6 +2770,7 @@ export type AdoptRequest = components['schemas']['AdoptRequest'];
 export type AdoptedSession = components['schemas']['AdoptedSession'];
 export type Adoption = components['schemas']['Adoption'];
 export type AgeAtExpiry = components['schemas']['AgeAtExpiry'];
+export type AgentAhead = components['schemas']['AgentAhead'];
 export type AgentHealth = components['schemas']['AgentHealth'];
 export type AgentList = components['schemas']['AgentList'];
 export type AgentSession = components['schemas']['AgentSession'];

@@ -4,6 +4,7 @@
 import { http, Problem } from "../daemon/http.ts";
 import { LiveSocket } from "../daemon/socket.ts";
 import type { LiveMessage } from "../daemon/wire.ts";
+import { startAhead } from "./ahead.ts";
 import { hooks, refreshHooks, refreshHookSettings } from "./hooks.ts";
 import { openJob, refreshJobs } from "./jobs.ts";
 import { findOperations } from "./operations.ts";
@@ -146,9 +147,18 @@ export function refreshSession(): void {
   if (!id) return;
   void inBackground(
     http.session(id).then((session) => {
-      if (daemon.now.open === id) page.patch({ session: { ...session, thread: id } });
+      if (daemon.now.open !== id) return;
+      const isOpened = page.now.session === null;
+      page.patch({ session: { ...session, thread: id } });
+      if (isOpened && isLookedAt(id)) startAhead(page.now.session);
     }),
   );
+}
+
+/** Whether somebody sees the thread, and does not only step past it with the keyboard. */
+function isLookedAt(thread: string): boolean {
+  const { route, browsing } = page.now;
+  return "thread" in route && route.thread === thread && !browsing && document.visibilityState === "visible";
 }
 
 export async function loadEarlier(): Promise<void> {
