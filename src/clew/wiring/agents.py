@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import clew
 from clew import config
+from clew.core.digests import blake2b
 from clew.engine.settings import RuntimeContext
 from clew.engine.warm.pool import WarmLimits, WarmPool
 from clew.resident import location
@@ -110,4 +110,4 @@ async def _keep_lending(server: PoolServer, path: Path, look_s: float) -> None:
 def _identity(settings: config.Settings, home: Path) -> str:
     """The version, and the store: agents are lent only to processes that use both."""
     store = f"{settings.of('store') or ''}\0{os.path.realpath(home)}"
-    return f"{clew.__version__}/{hashlib.blake2b(store.encode(), digest_size=10).hexdigest()}"
+    return f"{clew.__version__}/{blake2b(store.encode(), digest_size=10).hexdigest()}"

@@ -6,7 +6,6 @@ user's `.claude.json`, which the CLI itself rewrites all the time, only what cha
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from typing import Any
 
 from clew.agents.adapter import LaunchProfile
 from clew.agents.claude import location
+from clew.core.digests import blake2b
 from clew.core.thread import Trust
 
 SETTINGS = ("settings.json", "settings.local.json", "CLAUDE.md", ".credentials.json")
@@ -87,7 +87,7 @@ def _file(path: Path) -> str:
         return f"{path}: none"
     if len(content) > MAX_FILE_BYTES:
         return _stat(str(path))
-    return f"{path}: {hashlib.blake2b(content, digest_size=16).hexdigest()}"
+    return f"{path}: {blake2b(content, digest_size=16).hexdigest()}"
 
 
 def _stat(path: str) -> str:
@@ -128,4 +128,4 @@ def _state(environ: Mapping[str, str], work_dir: str) -> str:
     except (OSError, ValueError, AttributeError, TypeError):
         return "state: none"
     text = json.dumps(told, sort_keys=True)
-    return f"state: {hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
+    return f"state: {blake2b(text.encode(), digest_size=16).hexdigest()}"
