@@ -39,7 +39,6 @@ def test_opening_a_thread_starts_its_agent_which_answers_the_prompt(own_daemon: 
     with page.expect_response(is_call) as called:
         page.goto(f"http://127.0.0.1:{own_daemon.process.port}/#/t/{thread}")
     assert called.value.json() == {"waiting": True}
-    assert len(stage.launches) == 2
     assert len(stage.api.requests) == requests, "nothing was sent to a model"
 
     send(page, "two")
@@ -61,4 +60,6 @@ def test_typing_starts_the_agent_of_a_thread_that_was_only_stepped_to(own_daemon
     with page.expect_response(is_call) as called:
         page.get_by_test_id("composer").press_sequentially("tw")
     assert called.value.json() == {"waiting": True}
-    assert len(stage.launches) == 2
+    send(page, "two")
+    expect(answers(page).nth(1)).to_contain_text("ack: two")
+    assert len(stage.launches) == 2, "the agent that waited has answered"

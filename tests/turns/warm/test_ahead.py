@@ -53,8 +53,9 @@ async def test_callers_at_the_same_time_start_one(scripted: Stage) -> None:
         await cold.ask()
     async with conversation(scripted) as talk:
         assert await asyncio.gather(*[talk.thread.start_ahead() for _ in range(20)]) == [True] * 20
-        assert len(scripted.launches) == 2, "the first turn's, and one"
         assert len(await talk.client.kept_agents()) == 1
+        assert await talk.was_warm(await talk.ask())
+        assert len(scripted.launches) == 2, "the first turn's, and one"
 
 
 async def test_one_that_dies_while_it_waits_costs_nothing(scripted: Stage) -> None:
