@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Protocol, Self, overload
 
-from clew.core.digests import blake2b
+from clew.core.hashing import blake2b
 from clew.core.ids import RunId, TurnId
 from clew.core.images import Image
 from clew.core.record import Record

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import clew
 from clew import config
-from clew.core.digests import blake2b
+from clew.core.hashing import blake2b
 from clew.engine.settings import RuntimeContext
 from clew.engine.warm.pool import WarmLimits, WarmPool
 from clew.resident import location

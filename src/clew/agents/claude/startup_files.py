@@ -15,7 +15,7 @@ from typing import Any
 
 from clew.agents.adapter import LaunchProfile
 from clew.agents.claude import location
-from clew.core.digests import blake2b
+from clew.core.hashing import blake2b
 from clew.core.thread import Trust
 
 SETTINGS = ("settings.json", "settings.local.json", "CLAUDE.md", ".credentials.json")

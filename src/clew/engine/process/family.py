@@ -16,7 +16,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-from clew.core.digests import blake2b
+from clew.core.hashing import blake2b
 from clew.core.record import Record
 
 MARK = "CLEW_ATTEMPT"

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from clew.core.digests import blake2b
+from clew.core.hashing import blake2b
 from clew.core.pins import Mark
 from clew.core.record import Record
 

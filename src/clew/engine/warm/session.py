@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from clew.core.digests import blake2b
+from clew.core.hashing import blake2b
 from clew.core.record import Record
 from clew.resident.confinement import inherited
 

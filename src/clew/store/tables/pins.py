@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from clew.core.digests import blake2b
+from clew.core.hashing import blake2b
 from clew.core.history import Absorbed
 from clew.core.pins import Pin, PinState, move
 from clew.core.record import replace
