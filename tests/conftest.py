@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from clew.testing import scripted_agent
 from clew.testing.model.api import ModelApi
@@ -22,7 +22,8 @@ from residents import Resident
 
 pytest_plugins = ["failure_report", "lanes", "pytester"]
 pytest.register_assert_rewrite("clew.testing.store_contract")  # before any test imports it
-settings.register_profile("clew", deadline=None)  # a slow example only means that the machine is busy
+# A slow example only means that the machine is busy.
+settings.register_profile("clew", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("clew")
 
 

@@ -347,7 +347,10 @@ def _install(mutant: Mutant) -> None:
 
 
 def main(only: str = "") -> int:
-    hypothesis.settings.register_profile("the same inputs every time", derandomize=True, deadline=None, database=None)
+    slow = [hypothesis.HealthCheck.too_slow]  # only means that the machine is busy
+    hypothesis.settings.register_profile(
+        "the same inputs every time", derandomize=True, deadline=None, database=None, suppress_health_check=slow
+    )
     hypothesis.settings.load_profile("the same inputs every time")
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # saves half a second for each break
     if any(f"clew.core.{module}" in sys.modules for module in FUNCTIONS):
