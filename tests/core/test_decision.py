@@ -456,7 +456,9 @@ class TestOwn:
         assert decision.prompt == "and now?"
 
     def test_an_unanswered_prompt_to_another_agent_is_visible(self) -> None:
-        decision = self.ask((*self.HISTORY, user("u4", "hey codex")))
+        asked = user("u4", "hey codex").replace(agent="codex")
+        assert visible((*self.HISTORY, asked), "claude", Visibility.OWN) == (*self.SCOPED, asked)
+        decision = self.ask((*self.HISTORY, asked))
         assert isinstance(decision, Resume)
         assert "hey codex" in decision.prompt
 
