@@ -157,7 +157,7 @@ async def test_one_that_writes_or_exits_between_two_turns_ends(kept: Kept, scrip
 
 
 async def test_one_whose_session_somebody_continues_is_killed(kept: Kept) -> None:
-    """It is not asked to leave: the lines that it would write then would take the session back."""
+    """It is not asked to leave: the lines that it would write then may take the session back."""
     pool = kept.pool(WarmLimits(look_s=0.01))
     process, session = await kept.agent("a")
     await pool.keep(process, session)

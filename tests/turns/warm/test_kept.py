@@ -216,7 +216,7 @@ async def test_another_environment_gets_another_process(scripted: Stage) -> None
 
 
 async def test_what_was_said_outside_comes_in_and_is_not_lost_with_the_kept_process(stage: Stage) -> None:
-    """When a process ends by itself it writes where its session ends, and so it would take back what it did not see."""
+    """When a process ends by itself it writes where its session ends, which may take back what it did not see."""
     async with conversation(stage) as talk:
         first = await talk.ask()
         [file] = stage.session_files()
